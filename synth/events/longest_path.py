@@ -9,8 +9,6 @@ queue by ready time would be another schedule: it may run the second task first.
 >>> ends
 [1.0, 6.0, 4.0]
 
-``Levels.ends`` times many plans of one structure at once, bit for bit as ``time_tasks`` does each.
-
 Tests hold these laws: no end is earlier when some task takes longer; the last end is not before the
 busiest resource's sum, nor before the longest chain of predecessors.
 """
@@ -19,14 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, pairwise
-
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
 class CircleError(ValueError):
@@ -37,33 +28,6 @@ class CircleError(ValueError):
     def __init__(self, tasks: Sequence[int]) -> None:
         self.tasks = tuple(tasks)
         super().__init__(f"tasks wait for each other: {' > '.join(map(str, tasks))}")
-
-
-@dataclass(frozen=True)
-class Levels:
-    """Tasks grouped by the length of the longest chain before them, for vectorised timing.
-
-    ``order`` lists the tasks by group. ``waits`` has one array per group: a row for each task with
-    the places in ``order`` of all tasks that it waits for, padded with -1.
-    """
-
-    order: Integers
-    waits: Sequence[Integers]
-
-    def ends(self, seconds: Floats) -> Floats:
-        """Returns when each task ends in many plans, of shape (tasks, plans) like ``seconds``.
-
-        Tasks of one level are timed at once: in a pipeline, one task on every rank.
-        """
-        ends = np.zeros((len(seconds) + 1, seconds.shape[1]))
-        takes, begin = seconds[self.order], 0
-        for before in self.waits:
-            end = begin + len(before)
-            np.add(ends[before].max(axis=1), takes[begin:end], out=ends[begin:end])
-            begin = end
-        found = np.empty_like(seconds)
-        found[self.order] = ends[:-1]
-        return found
 
 
 @dataclass(frozen=True)
@@ -83,27 +47,6 @@ class TaskOrder:
         """Returns all tasks that must have ended before a task starts."""
         earlier = self.previous[task]
         return (*self.before[task], earlier) if earlier >= 0 else tuple(self.before[task])
-
-    @cached_property
-    def levels(self) -> Levels:
-        """The tasks by the length of the longest chain before them."""
-        depths = [0] * (len(self.sequence) + 1)
-        levels: list[list[int]] = []
-        for task in self.sequence:
-            depth = max((depths[earlier] + 1 for earlier in self.waits(task)), default=0)
-            depths[task] = depth
-            if depth == len(levels):
-                levels.append([])
-            levels[depth].append(task)
-        order = [*chain.from_iterable(levels)]
-        places = np.empty(len(order) + 1, np.int64)
-        places[[*order, -1]] = np.arange(len(order) + 1)
-        rows = []
-        for level in levels:
-            waits = [[*self.waits(task)] or [-1] for task in level]
-            most = max(map(len, waits))
-            rows.append(places[[[*row, *[-1] * (most - len(row))] for row in waits]])
-        return Levels(np.array(order, np.int64), rows)
 
 
 def arrange_tasks(before: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]) -> TaskOrder:

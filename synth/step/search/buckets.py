@@ -17,12 +17,16 @@ as these are faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import compress, groupby
 from math import inf
 
+import numpy as np
+
 from hierarchies import InputError
+from synth.step.search.composing.clock import Floats
 from synth.step.search.composing.composer import Composition
 from synth.step.search.finalists import Finalist
 from synth.step.search.links import PlacedRecipe
@@ -41,18 +45,14 @@ class BucketChooser:
     sizes: Sequence[int]
     memory_bytes: float
 
-    def bound(self, candidate: PlacedRecipe) -> float:
-        """Returns a lower bound in seconds over all sizes. Raises InputError as composing does."""
-        return self.composed.bound(candidate, self.sizes)
+    def bounds(self, candidates: Sequence[PlacedRecipe]) -> Floats:
+        """Returns a lower bound of each plan in seconds over all sizes. Raises InputError."""
+        return self.composed.bounds(candidates, self.sizes)
 
     def best(self, candidates: Sequence[PlacedRecipe]) -> list[tuple[PlacedRecipe, float]]:
         """Returns each plan with its best buckets and its seconds. Raises as composing does."""
         best = list(zip(candidates, self.composed.seconds(candidates), strict=True))
-        others = [
-            (number, bucketed)
-            for number, (candidate, seconds) in enumerate(best)
-            for bucketed in self._worth(candidate, (1 - CLOCK_ERROR) * seconds)
-        ]
+        others = self._worth(candidates, [(1 - CLOCK_ERROR) * seconds for _, seconds in best])
         times = self.composed.seconds([candidate for _, candidate in others])
         for (number, candidate), seconds in zip(others, times, strict=True):
             most = best[number][1]
@@ -63,15 +63,26 @@ class BucketChooser:
                 best[number] = candidate, seconds
         return best
 
-    def _worth(self, candidate: PlacedRecipe, most_seconds: float) -> Iterator[PlacedRecipe]:
-        """Yields the plan with each bucket size that fits and may take under ``most_seconds``."""
-        if not self.sizes or self.bound(candidate) >= most_seconds:
-            return
+    def _worth(
+        self, candidates: Sequence[PlacedRecipe], most_seconds: Sequence[float]
+    ) -> list[tuple[int, PlacedRecipe]]:
+        """Lists each plan's number with every bucket size that fits and may take less seconds.
+
+        By size, so that consecutive plans have the same recipe.
+        """
+        if not self.sizes:
+            return []
+        most = np.array(most_seconds)
+        faster = np.flatnonzero(self.bounds(candidates) < most).tolist()
+        worth = []
         for size in self.sizes:
-            bucketed = candidate.in_buckets(size)
-            fits = self.composed.composer.size_bytes(bucketed.recipe) <= self.memory_bytes
-            if fits and self.composed.bound(bucketed) < most_seconds:
-                yield bucketed
+            for recipe, same in groupby(faster, key=lambda number: candidates[number].recipe):
+                bucketed = replace(recipe, bucket_bytes=size)
+                if self.composed.composer.size_bytes(bucketed) <= self.memory_bytes:
+                    worth += [(number, candidates[number].by(bucketed)) for number in same]
+        bounds = self.composed.bounds([candidate for _, candidate in worth])
+        fast = bounds < most[[number for number, _ in worth]]
+        return [*compress(worth, fast)]
 
 
 def find_nearest_size(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from heapq import heapify, heappop, heappush, nsmallest
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from math import inf, prod
 
 import numpy as np
@@ -24,10 +24,11 @@ from hierarchies import InputError
 from synth.collective.ranking.request import ProvisionalResult, Watcher
 from synth.collective.ranking.request import StopFlag as Stops
 from synth.search.forks import WorkControl, is_parallel
-from synth.search.front import find_front
+from synth.search.front import Numbers, find_front
 from synth.step.search.buckets import BucketChooser
 from synth.step.search.composing.clock import Structure
-from synth.step.search.composing.composer import CLOCK_BATCH, Composer
+from synth.step.search.composing.composer import Composer
+from synth.step.search.composing.timing import CLOCK_BATCH
 from synth.step.search.families import Family
 from synth.step.search.links import (
     ComposedPlan,
@@ -40,6 +41,12 @@ from synth.step.search.links import (
 
 MOST_TRIED = 16
 """Number of families that are still tried after a stop, to find one that fits."""
+
+FAMILIES_AT_ONCE = 256
+"""Number of families that are bounded at once."""
+
+PLANS_AT_ONCE = 64
+"""Number of plans that are bounded at once with the machine's links: they price collectives."""
 
 MOST_REPORTED = 10
 """Number of the best plans so far that are reported during the search."""
@@ -89,10 +96,10 @@ class Search:
         self._sizes: list[float] = []
         self._fit(families, memory_bytes)
         free = BucketChooser(composer.on(FreeLinks()), buckets, memory_bytes)
-        self._rough = [free.bound(next(iter(family))) for family in self._families]
+        self._rough = free.bounds([next(iter(family)) for family in self._families])
         self._number_plans()
-        self._bounds: dict[int, float] = {}
-        self._nearer: dict[int, float] = {}
+        self._by_rough = np.argsort(self._rough, kind="stable")
+        self._bounds, self._nearer = np.full((2, self.fitting), np.nan)
         self._best: dict[int, ComposedPlan] = {}
         self._timed: set[int] = set()
 
@@ -155,27 +162,52 @@ class Search:
         family = self._families[self._family[number]]
         return PlacedRecipe(family.recipe, family.matrices[self._place[number]])
 
-    def _bound(self, number: int) -> float:
-        """Returns a lower bound in seconds with links that no program can beat."""
-        if number not in self._bounds:
-            loose = self._loose.bound(self._candidate(number))
-            self._bounds[number] = max(self._rough[self._family[number]], loose)
-        return self._bounds[number]
+    def _list_bounds(self, numbers: Sequence[int] | Numbers) -> list[float]:
+        """Returns lower bounds in seconds with links that no program can beat."""
+        asked = np.array(numbers, int)
+        if len(fresh := asked[np.isnan(self._bounds[asked])]):
+            loose = self._loose.bounds([*map(self._candidate, fresh.tolist())])
+            self._bounds[fresh] = np.maximum(self._rough[self._family[fresh]], loose)
+        bounds: list[float] = self._bounds[asked].tolist()
+        return bounds
 
-    def _list_bounds(self, numbers: Sequence[int]) -> list[float]:
-        return [*map(self._bound, numbers)]
+    def _bound_family(self, family: int) -> list[float]:
+        """Returns the bounds of a family's plans; those of the families after it are cached."""
+        numbers = self._numbers[family]
+        if np.isnan(self._bounds[numbers]).any():
+            start = int(np.flatnonzero(self._by_rough == family)[0])
+            after = (self._numbers[other] for other in self._by_rough[start:])
+            coming = [numbers, *islice(after, FAMILIES_AT_ONCE)]
+            self._list_bounds(np.unique(np.concatenate(coming)))
+        return self._list_bounds(numbers)
+
+    def _near(self, number: int, waiting: Numbers) -> float:
+        """Returns a lower bound in seconds with the links there are, or the looser bound.
+
+        Bounds also the plans of ``waiting`` that are likely to be asked for next.
+        """
+        if np.isnan(self._nearer[number]):
+            fresh = waiting[np.isnan(self._nearer[waiting])]
+            if len(fresh) > PLANS_AT_ONCE:
+                lowest = np.argpartition(self._bounds[fresh], PLANS_AT_ONCE)[:PLANS_AT_ONCE]
+                fresh = np.union1d(fresh[lowest], [number])
+            self._learn(fresh.tolist())  # in parallel; the bounds then read the cache
+            nearer = self._choosing.bounds([*map(self._candidate, fresh.tolist())])
+            self._nearer[fresh] = np.maximum(self._bounds[fresh], nearer)
+        return float(self._nearer[number])
 
     def cheapest(
         self, among: Callable[[PlacedRecipe], bool] = lambda candidate: True
     ) -> Iterator[ComposedPlan]:
         """Yields the plans that fit and satisfy ``among``, by seconds; ties in the given order."""
-        firsts = zip(self._rough, self._numbers, strict=True)
+        firsts = zip(self._rough.tolist(), self._numbers, strict=True)
         waiting = [(rough, int(numbers[0]), _Precision.ROUGH) for rough, numbers in firsts]
+        bounded = np.zeros(self.fitting, bool)
         heapify(waiting)
         alike: defaultdict[Structure, list[tuple[float, int]]] = defaultdict(list)
         yielded = False
         while waiting:
-            lower, number, known = heappop(waiting)
+            _, number, known = heappop(waiting)
             if known is _Precision.SECONDS:
                 yield self._best[number]
                 yielded = True
@@ -183,16 +215,16 @@ class Search:
                 self.complete = False
                 return
             elif known is _Precision.ROUGH:
-                for member in self._numbers[self._family[number]].tolist():
+                family = self._family[number]
+                members = self._numbers[family].tolist()
+                for member, bound in zip(members, self._bound_family(family), strict=True):
                     if among(self._candidate(member)):
-                        heappush(waiting, (self._bound(member), member, _Precision.BOUND))
+                        bounded[member] = True
+                        heappush(waiting, (bound, member, _Precision.BOUND))
             elif known is _Precision.BOUND:
-                if number not in self._nearer:
-                    self._learn([number])  # in parallel; the bound then reads the cache
-                    nearer = self._choosing.bound(self._candidate(number))
-                    self._nearer[number] = max(lower, nearer)
-                alike[self._candidate(number).structure].append((self._nearer[number], number))
-                heappush(waiting, (self._nearer[number], number, _Precision.NEARER))
+                nearer = self._near(number, np.flatnonzero(bounded))
+                alike[self._candidate(number).structure].append((nearer, number))
+                heappush(waiting, (nearer, number, _Precision.NEARER))
             else:
                 if number not in self._timed:
                     self._time(alike[self._candidate(number).structure])
@@ -205,7 +237,7 @@ class Search:
         buckets is not below that of a faster plan is left out. If the search was stopped, plans may
         be missing.
         """
-        rough, sizes = (np.array(figures)[self._family] for figures in (self._rough, self._sizes))
+        rough, sizes = self._rough[self._family], np.array(self._sizes)[self._family]
         stops = Stops(self._watcher)
         numbers = find_front(rough, sizes, self._time_all, stops.go_on, self._list_bounds)
         self.complete = self.complete and not stops.stopped
@@ -248,8 +280,7 @@ class Search:
             return
         recording = RecordingLinks(self._links)
         choosing = replace(self._choosing, composed=self._composer.on(recording))
-        for number in numbers:
-            choosing.bound(self._candidate(number))
+        choosing.bounds([*map(self._candidate, numbers)])
         if recording.wanted:
             self._links.learn([*recording.wanted], self.crew)
 

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from itertools import pairwise
 
 import networkx as nx
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,16 +109,6 @@ def test_laws_of_the_clock(given_: Tasks, seconds: list[float], which: int, more
     free = ends_of(arrange_tasks(before, []), seconds[:n])
     busiest = max(sum(seconds[task] for task in queue) for queue in queues)
     assert max(ends) >= max(busiest, *free)
-
-
-@given(tasks(), st.lists(SECONDS, min_size=1, max_size=4))
-def test_plans_together_end_as_each_alone(given_: Tasks, plans: list[list[float]]) -> None:
-    """Bit for bit, with seconds whose sums are rounded."""
-    n = len(given_[0])
-    done = arrange_tasks(*given_)
-    table = np.array([one[:n] for one in plans]).T / 3
-    for row, ends in zip(table.T, done.levels.ends(table).T, strict=True):
-        assert ends.tolist() == time_tasks(done, row.tolist())[1]
 
 
 @given(tasks(circles=True))

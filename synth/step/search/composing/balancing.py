@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
 from itertools import compress
+from operator import add
 
 from hierarchies import InputError
-from synth.step.search.composing.composer import Composition
+from synth.step.search.composing.composer import Composition, find_inner_rows
 from synth.step.search.composing.inside import INSIDE, ModelPart
-from synth.step.search.composing.staged import InsideKey, StagedRecipe
+from synth.step.search.composing.staged import StagedRecipe
 from synth.step.search.families import Family
 from synth.step.search.links import Row
 from synth.step.sharding import Recipe
@@ -43,7 +44,7 @@ class LayerBalancer:
 
     composed: Composition
     memory_bytes: float
-    _known: dict[tuple[InsideKey, int, int], dict[Rows, Layers]] = field(default_factory=dict)
+    _known: dict[tuple[int, int, int], dict[Rows, Layers]] = field(default_factory=dict)
 
     def cut(self, family: Family) -> Iterator[Family]:
         """Yields the same plans with the fastest division of layers, if it saves time and fits.
@@ -81,9 +82,11 @@ class LayerBalancer:
     def _fastest(self, plan: StagedRecipe, rows: Rows) -> Layers:
         """Returns the fastest layers of each stage; empty to keep them as equal as possible."""
         axes = (name for name, size in plan.recipe.axes if name in INSIDE and size > 1)
-        forward, backward = self.composed.working(plan, dict(zip(axes, rows, strict=True)))
+        row_of = dict(zip(axes, rows, strict=True))
+        forward, backward = self.composed.working(plan, find_inner_rows(row_of))
         layout = plan.layout
-        seconds = {part: forward[part] + backward[part] for part in ModelPart}
+        both = map(add, forward, backward)
+        seconds = dict(zip(ModelPart, both, strict=True))
         seconds_of_ranks = layout.of_ranks(layout.of_stages(seconds))
         most = (1 - LEAST_GAIN) * max(seconds_of_ranks)
         if sum(seconds_of_ranks[kind] for kind in layout.rank_kind_of) > most * len(layout.of_rank):

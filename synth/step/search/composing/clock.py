@@ -7,12 +7,11 @@ Most stages are alike, so plans are described by *kinds* of stages and of ranks
 runs all its passes, and those stages finish after it. Four equal stages and eight microbatches
 under 1F1B attain the bound:
 
->>> each = (1.0, 1.0, 1.0)
->>> links = [0.0, 0.0, 0.0]
+>>> each = np.ones((1, 3))
 >>> layout = lay_out_stages(4, 4, 1)
->>> plan = PassSeconds(layout, each, each, (2.0, 2.0, 2.0), (0.0, 0.0, 0.0), links)
->>> plan.bound(8, whole=True), *time_plans((4, "1f1b", 8, 1), [plan])
-(22.0, 22.0)
+>>> plans = PassColumns([layout], each, each, 2 * each, 0 * each, np.zeros((1, 3)))
+>>> plans.bounds(np.array([8]), whole=np.array([True])).tolist()
+[22.0]
 
 >>> layout = lay_out_stages(126, 16, 1, (7, *(8,) * 14, 7))
 >>> layout.kinds
@@ -25,26 +24,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import accumulate
-from operator import mul
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache, reduce
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from synth.events.longest_path import Floats, Integers, Levels
-from synth.step.schedules import (
-    SCHEDULES,
-    Action,
-    Pass,
-    PipelineSchedule,
-    TransferGraph,
-    TransferProtocol,
-    build_transfer_graph,
-    one_f_one_b,
-)
 from synth.step.search.composing.inside import ModelPart
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 Structure = tuple[int, str, int, int]
 """Pipeline ranks, schedule, microbatches, chunks: these determine the passes and their order."""
@@ -147,100 +137,124 @@ def lay_out_stages(
 
 
 @dataclass(frozen=True)
-class PassSeconds:
-    """Seconds of a plan's passes and transfers.
+class LayoutColumns:
+    """The layouts of several plans as arrays: a row for each plan, padded to as many columns.
 
-    By kind of stage: the ``forward`` and the ``backward`` pass of one microbatch. By kind of rank:
-    all passes of one microbatch (``busy``), and the work done ``once`` per step. ``handed``: the
-    transfer of values from each rank to the next.
+    ``kinds``: the share of each ``ModelPart`` in each kind of stage, of shape (plans, kinds,
+    parts). ``counts``: how many stages of each kind each kind of rank has. ``firsts``: the kind of
+    each rank kind's first stage. ``turns``: ranks of ``StageLayout.turns``, with their kinds in
+    ``turn_kinds`` and the stages before them in ``before``; the last turn fills the row.
     """
 
-    layout: StageLayout
-    forward: KindValues
-    backward: KindValues
-    busy: KindValues
-    once: KindValues
-    handed: Sequence[float]
+    kinds: Floats
+    counts: Floats
+    firsts: Integers
+    turns: Integers
+    turn_kinds: Integers
+    before: Floats
 
-    def bound(self, microbatches: int, *, whole: bool) -> float:
-        """Returns a lower bound in seconds over all orders of the passes.
+    @classmethod
+    def of(cls, layouts: Sequence[StageLayout]) -> Self:
+        """Returns the columns of a layout for each plan."""
+        places: dict[int, int] = {}
+        distinct: list[StageLayout] = []
+        for layout in layouts:
+            if places.setdefault(id(layout), len(distinct)) == len(distinct):
+                distinct.append(layout)
+        rows = [places[id(layout)] for layout in layouts]
+        kinds = max(len(layout.kinds) for layout in distinct)
+        ranks = max(len(layout.ranks) for layout in distinct)
+        turns = max(len(layout.turns) for layout in distinct)
+        empty = cls(
+            np.zeros((len(distinct), kinds, len(ModelPart))),
+            np.zeros((len(distinct), ranks, kinds)),
+            np.zeros((len(distinct), ranks), np.int64),
+            np.zeros((len(distinct), turns), np.int64),
+            np.zeros((len(distinct), turns), np.int64),
+            np.zeros((len(distinct), turns, kinds)),
+        )
+        for number, layout in enumerate(distinct):
+            empty._fill(number, layout)
+        return cls(*(getattr(empty, column.name)[rows] for column in fields(cls)))
 
-        Rank r begins when the first microbatch has passed through the stages before its own, and
-        then runs all its passes. If backward passes are ``whole``, the last of these is the
-        backward pass of stage r, and the backward passes of the stages before it follow.
-        """
-        sent, least = [0.0, *accumulate(self.handed)], 0.0
-        for rank, before in self.layout.turns:
-            kind = self.layout.rank_kind_of[rank]
-            ahead = sent[rank] + sum(map(mul, before, self.forward))
-            behind = sent[rank] + sum(map(mul, before, self.backward))
-            done = ahead + microbatches * self.busy[kind]
-            least = max(least, done + behind * whole + self.once[0], done + self.once[kind])
-        return least
+    def _fill(self, row: int, layout: StageLayout) -> None:
+        for kind, (layers, first, last) in enumerate(layout.kinds):
+            self.kinds[row, kind] = first, layers, last
+        for rank, counts in enumerate(layout.ranks):
+            for kind, times in counts:
+                self.counts[row, rank, kind] = times
+        for rank, first_rank in enumerate(layout.firsts):
+            self.firsts[row, rank] = layout.kind_of[first_rank]
+        for turn in range(self.turns.shape[1]):
+            rank, before = layout.turns[min(turn, len(layout.turns) - 1)]
+            self.turns[row, turn] = rank
+            self.turn_kinds[row, turn] = layout.rank_kind_of[rank]
+            self.before[row, turn, : len(before)] = before
+
+    def of_stages(self, values: Floats) -> Floats:
+        """Returns the sum of the values of its parts, of shape (plans, parts), by kind of stage."""
+        return _sum_in_order(self.kinds * values[:, None, :])
+
+    def of_ranks(self, stages: Floats) -> Floats:
+        """Returns the sum of the values of its stages for each kind of rank."""
+        return _sum_in_order(self.counts * stages[:, None, :])
+
+    def of_last(self, stages: Floats) -> Floats:
+        """Returns the value of each rank kind's first stage, whose backward pass is its last."""
+        return np.take_along_axis(stages, self.firsts, axis=1)
+
+
+def _sum_in_order(terms: Floats) -> Floats:
+    """Sums over the last axis, first to last: numpy's own sum may add in another order."""
+    summed: Floats = reduce(np.add, np.moveaxis(terms, -1, 0))
+    return summed
 
 
 @dataclass(frozen=True)
-class _ScheduleClock:
-    """A schedule as tasks, for many plans that differ in seconds only.
+class PassColumns:
+    """Seconds of the passes and transfers of plans: row n of each array is of plan n.
 
-    A search uses hundreds of schedules of thousands of actions, so arrays are stored instead of
-    actions: the stage of each action, and its share of a forward and of a backward pass; the link
-    of each transfer; and the last action of each rank.
+    By kind of stage: the ``forward`` and the ``backward`` pass of one microbatch. By kind of rank:
+    all passes of one microbatch (``busy``), and the work done ``once`` per step. ``handed``: the
+    transfer of values from each rank to the next, padded with zeros.
     """
 
-    levels: Levels
-    stages: Integers
-    ahead: Floats
-    back: Floats
-    links: Integers
-    last: Integers
+    layouts: Sequence[StageLayout]
+    forward: Floats
+    backward: Floats
+    busy: Floats
+    once: Floats
+    handed: Floats
 
-    @classmethod
-    def of(cls, graph: TransferGraph) -> Self:
-        actions = graph.order.actions
-        return cls(
-            graph.tasks.levels,
-            np.array([action.stage for action in actions]),
-            np.array([float(action.kind is Pass.FORWARD) for action in actions]),
-            np.array([_BACKWARD_SHARES[action.kind] for action in actions]),
-            np.array([_link(graph.order, *pair) for pair in graph.transfers], np.int64),
-            np.array([queue[-1] for queue in graph.queues]),
+    def bounds(self, microbatches: Integers, *, whole: NDArray[np.bool_]) -> Floats:
+        """Returns a lower bound of each plan in seconds, over all orders of the passes.
+
+        Rank r begins when the first microbatch has passed through the stages before its own, and
+        then runs all its passes. If backward passes are ``whole``, the last of these is the
+        backward pass of stage r, and the backward passes of the stages before it follow. Of split
+        passes the last may be a half for weights, for which no other rank waits.
+        """
+        columns = LayoutColumns.of(self.layouts)
+        handed = np.cumsum(self.handed, axis=1)
+        sent = np.concatenate([np.zeros((len(handed), 1)), handed], axis=1)
+        sent = np.take_along_axis(sent, columns.turns, axis=1)
+        ahead = sent + _sum_in_order(columns.before * self.forward[:, None, :])
+        behind = sent + _sum_in_order(columns.before * self.backward[:, None, :])
+        busy, once = (
+            np.take_along_axis(values, columns.turn_kinds, axis=1)
+            for values in (self.busy, self.once)
         )
+        done = ahead + microbatches[:, None] * busy
+        first = np.where(whole[:, None], done + behind + self.once[:, :1], 0.0)
+        least: Floats = np.maximum(first, done + once).max(axis=1)
+        return least
 
-    def seconds(self, plans: Sequence[PassSeconds]) -> list[float]:
-        """Returns the seconds of each plan, until every rank has finished its work of a step."""
-        forward = np.array([np.take(plan.forward, plan.layout.kind_of) for plan in plans])
-        backward = np.array([np.take(plan.backward, plan.layout.kind_of) for plan in plans])
-        seconds = (self.ahead * forward[:, self.stages] + self.back * backward[:, self.stages]).T
-        if len(self.links):
-            # Interleaved stages wrap from the last rank to the first: priced as the slowest link.
-            handed = np.array([[*plan.handed, max(plan.handed)] for plan in plans])
-            seconds = np.concatenate([seconds, handed[:, self.links].T])
-        last = self.levels.ends(seconds)[self.last]
-        once = np.array([np.take(plan.once, plan.layout.rank_kind_of) for plan in plans])
-        steps: list[float] = (last.T + once).max(axis=1).tolist()
-        return steps
-
-
-def _link(order: PipelineSchedule, source: Action, target: Action) -> int:
-    """Returns the lower of two neighbouring ranks; the last index for a transfer that wraps."""
-    ends = [order.rank_of[action.stage] for action in (source, target)]
-    return min(ends) if abs(ends[0] - ends[1]) == 1 else len(order.ranks) - 1
-
-
-_BACKWARD_SHARES = {Pass.FORWARD: 0.0, Pass.BACKWARD: 1.0, Pass.INPUT: 0.5, Pass.WEIGHT: 0.5}
-"""The share of a whole backward pass that each kind of pass takes."""
-
-
-def time_plans(structure: Structure, plans: Sequence[PassSeconds]) -> list[float]:
-    """Returns the seconds of a step for each of several plans with the same structure."""
-    return _clock(*structure).seconds(plans)
-
-
-@lru_cache(4096)
-def _clock(ranks: int, schedule: str, microbatches: int, chunks: int) -> _ScheduleClock:
-    if schedule:
-        order = SCHEDULES[schedule](ranks, microbatches, chunks)
-    else:
-        order = one_f_one_b(1, microbatches)
-    return _ScheduleClock.of(build_transfer_graph(order, TransferProtocol.EAGER))
+    def select(self, plans: Sequence[int]) -> PassColumns:
+        """Returns the rows of some plans."""
+        return PassColumns(
+            [self.layouts[plan] for plan in plans],
+            *(
+                values[plans]
+                for values in (self.forward, self.backward, self.busy, self.once, self.handed)
+            ),
+        )

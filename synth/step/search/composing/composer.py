@@ -14,24 +14,36 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from math import inf, log, prod
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from grammar import Goal
 from hierarchies import InputError
 from synth.search.forks import WorkControl, map_in_forks
 from synth.step.schedules import HALVES
-from synth.step.search.composing.clock import KindValues, PassSeconds, Structure, time_plans
+from synth.step.search.composing.clock import Floats, PassColumns, Structure
+from synth.step.search.composing.columns import RecipeColumns, compose_passes
 from synth.step.search.composing.halves import STAGES
 from synth.step.search.composing.inside import INSIDE, Inside, ModelPart, PassWork, extrapolate
-from synth.step.search.composing.sending import UNLIMITED_BYTES, GradientSeconds
+from synth.step.search.composing.sending import (
+    UNLIMITED_BYTES,
+    GradientSeconds,
+    PartSeconds,
+    SumRows,
+)
 from synth.step.search.composing.staged import InsideKey, StagedRecipe
+from synth.step.search.composing.timing import PlanClock
 from synth.step.search.composing.writing import MICROBATCHES
 from synth.step.search.links import Links, PlacedRecipe, Row
 from synth.step.sharding import Recipe, StepPhase
 from synth.step.sharding.plan import PIPE
 
-CLOCK_BATCH = 32
-"""Number of plans with the same structure that are timed at once."""
+COLUMN_PLANS = 4096
+"""Number of plans whose columns are in memory at once."""
 
 SCALED_AT_MOST = 32
 """The largest factor by which the number of samples of an inside is scaled.
@@ -61,6 +73,7 @@ class Composer:
     microbatches: int = MICROBATCHES
     _insides: dict[InsideKey, Inside | InputError] = field(default_factory=dict)
     _written: dict[InsideKey, Inside | InputError] = field(default_factory=dict)
+    _numbers: dict[InsideKey, int] = field(default_factory=dict)
     _plans: dict[Recipe, StagedRecipe] = field(default_factory=dict)
 
     def wanted(self, recipes: Iterable[Recipe]) -> list[SampleCounts]:
@@ -131,7 +144,8 @@ class Composer:
         """Returns a recipe by its stages and ranks. Raises as ``inside`` does."""
         if recipe not in self._plans:
             cut = self._cut(recipe)
-            self._plans[recipe] = StagedRecipe(recipe, cut, self.inside(cut), self.layers)
+            number = self._numbers.setdefault(cut, len(self._numbers))
+            self._plans[recipe] = StagedRecipe(recipe, number, self.inside(cut), self.layers)
         return self._plans[recipe]
 
     def _cut(self, recipe: Recipe) -> InsideKey:
@@ -175,7 +189,7 @@ class Composer:
 
 def _anchors(samples: int) -> Sequence[int]:
     """Returns the numbers of samples to write out; an inside is scaled from two of these."""
-    base = SCALED_AT_MOST ** int(log(samples, SCALED_AT_MOST) + _ROUNDING)
+    base = SCALED_AT_MOST ** int(log(samples, SCALED_AT_MOST) + ROUNDING)
     return (base, 2 * base) if samples > 2 * base else (samples,)
 
 
@@ -206,116 +220,179 @@ def _inner_recipe(recipe: Recipe, microbatches: int) -> Recipe:
     )
 
 
+Rows = tuple[Row, ...]
+
+_SplitKey = tuple[tuple[tuple[str, int], ...], tuple[str, ...]]
+"""The axes of a recipe, and those of ZeRO."""
+
+
+class SplitRows(NamedTuple):
+    """The rows of a placement, by what is sent over them: inside a stage, sums, transfers."""
+
+    inner: Rows
+    sums: SumRows
+    pipe: Row
+
+
+@dataclass
+class _Distinct:
+    """Values by key, computed once for each distinct key of a group, and a row for each plan."""
+
+    values: list[Any] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    def add(self, keys: Sequence[Any], value: Callable[[Any], Any]) -> None:
+        """Adds a group of plans with these keys."""
+        known: dict[Any, int] = {}
+        for key in keys:
+            if key not in known:
+                known[key] = len(self.values)
+                self.values.append(value(key))
+            self.rows.append(known[key])
+
+    @property
+    def array(self) -> Floats:
+        """The value of each plan, of shape (plans, ...)."""
+        return np.array(self.values)[self.rows]
+
+    @property
+    def padded(self) -> Floats:
+        """The value of each plan, where values are lists of different lengths, with zeros."""
+        most = max(map(len, self.values))
+        padded = np.zeros((len(self.values), most))
+        for row, value in zip(padded, self.values, strict=True):
+            row[: len(value)] = value
+        return padded[self.rows]
+
+
 class Composition:
     """Plans of a composer at the prices of links, with a cache of the parts that plans share."""
 
     def __init__(self, composer: Composer, links: Links) -> None:
         self.composer = composer
         self._links = links
-        self._work: dict[
-            tuple[InsideKey, tuple[Row, ...]], tuple[Mapping[ModelPart, float], ...]
-        ] = {}
+        self._work: defaultdict[int, dict[Rows, tuple[PartSeconds, PartSeconds]]] = defaultdict(
+            dict
+        )
         self._sending = GradientSeconds(links)
+        self._rows: defaultdict[_SplitKey, dict[Rows, SplitRows]] = defaultdict(dict)
+        self._clock = PlanClock()
 
     def bound(self, candidate: PlacedRecipe, buckets: Sequence[int] = ()) -> float:
-        """Returns a lower bound in seconds over all orders of passes and all ``buckets`` sizes.
+        """Returns the bound of a single plan, as ``bounds`` does."""
+        return float(self.bounds([candidate], buckets)[0])
+
+    def bounds(self, candidates: Sequence[PlacedRecipe], buckets: Sequence[int] = ()) -> Floats:
+        """Returns a lower bound in seconds of each plan, over all orders of passes and all
+        ``buckets`` sizes.
 
         Raises InputError as ``staged`` does.
         """
-        recipe = candidate.recipe
-        whole = recipe.schedule not in HALVES
+        bounds = np.empty(len(candidates))
+        for start in range(0, len(candidates), COLUMN_PLANS):
+            some = candidates[start : start + COLUMN_PLANS]
+            recipes = [candidate.recipe for candidate in some]
+            microbatches = np.array([recipe.microbatches for recipe in recipes])
+            whole = np.array([recipe.schedule not in HALVES for recipe in recipes])
+            columns = self._columns(some, buckets)
+            bounds[start : start + len(some)] = columns.bounds(microbatches, whole=whole)
         # The clock adds these terms in another order, so they may differ by rounding.
-        return (1 - _ROUNDING) * self.parts(candidate, buckets).bound(
-            recipe.microbatches, whole=whole
-        )
+        return (1 - ROUNDING) * bounds
 
     def seconds(self, candidates: Sequence[PlacedRecipe]) -> list[float]:
-        """Returns the seconds of a step of each candidate. Raises as ``bound`` does."""
-        alike: dict[Structure, list[int]] = {}
-        for number, candidate in enumerate(candidates):
-            alike.setdefault(candidate.structure, []).append(number)
-        seconds = [0.0] * len(candidates)
-        for structure, numbers in alike.items():
-            for start in range(0, len(numbers), CLOCK_BATCH):
-                batch = numbers[start : start + CLOCK_BATCH]
-                passes = [self.parts(candidates[number]) for number in batch]
-                for number, plan_seconds in zip(batch, time_plans(structure, passes), strict=True):
-                    seconds[number] = plan_seconds
-        return seconds
+        """Returns the seconds of a step of each candidate. Raises as ``bounds`` does."""
+        seconds = np.empty(len(candidates))
+        for start in range(0, len(candidates), COLUMN_PLANS):
+            some = candidates[start : start + COLUMN_PLANS]
+            alike: defaultdict[Structure, list[int]] = defaultdict(list)
+            for number, candidate in enumerate(some):
+                alike[candidate.structure].append(number)
+            columns = self._columns(some)
+            for structure, numbers in alike.items():
+                times = self._clock.seconds(structure, columns.select(numbers))
+                seconds[[start + number for number in numbers]] = times
+        every: list[float] = seconds.tolist()
+        return every
 
-    def parts(self, candidate: PlacedRecipe, buckets: Sequence[int] = ()) -> PassSeconds:
-        """Returns the seconds of stages and ranks; with ``buckets``, lower bounds over sizes."""
-        plan, rows = self.composer.staged(candidate.recipe), candidate.row_of
-        zero, layout = candidate.recipe.zero, plan.layout
-        pipe = rows.get(PIPE, ())
-        forward, backward = map(layout.of_stages, self.working(plan, rows))
-        gather = self._sending.gathers(plan, _find_sum_rows(candidate))
-        reduce = self._summing(plan, candidate, (candidate.recipe.bucket_bytes, *buckets))
-        pieces = plan.pieces if buckets else plan.sum_pieces
-        once = _once_seconds(plan, gather, layout.of_last(forward))
-        if zero >= 2:
-            gathers = plan.alike(gather if zero == 3 else _NOTHING)
-            forward = _map_kinds(partial(_overlap_seconds, pieces=plan.pieces), forward, gathers)
-            backward = _map_kinds(
-                lambda own, inward, sums, ends: _overlap_seconds(own, inward + sums, pieces) + ends,
-                backward,
-                gathers,
-                plan.alike(reduce),
-                plan.ends(reduce),
+    def _columns(
+        self, candidates: Sequence[PlacedRecipe], buckets: Sequence[int] = ()
+    ) -> PassColumns:
+        """Returns the seconds of stages and ranks; with ``buckets``, lower bounds over sizes.
+
+        Consecutive plans of one recipe share what does not depend on their placements.
+        """
+        work, gather, sums, handed = (_Distinct() for _ in range(4))
+        plans: list[StagedRecipe] = []
+        pieces: list[float] = []
+        of_plan: list[int] = []
+        for recipe, several in groupby(candidates, key=attrgetter("recipe")):
+            plan = self.composer.staged(recipe)
+            split = self._rows[recipe.axes, recipe.zero_axes]
+            rows = [self._split(candidate, split) for candidate in several]
+            of_plan += [len(plans)] * len(rows)
+            plans.append(plan)
+            pieces.append(plan.pieces if buckets else plan.sum_pieces)
+            over = [split.sums for split in rows]
+            summing = partial(self.sums, plan, (recipe.bucket_bytes, *buckets))
+            work.add([split.inner for split in rows], partial(self.working, plan))
+            gather.add(over, partial(self.gathers, plan))
+            sums.add(over, summing)
+            handed.add([split.pipe for split in rows], partial(self.handed, plan))
+        recipes = RecipeColumns.of(plans, pieces).select(of_plan)
+        return compose_passes(recipes, work.array, gather.array, sums.array, handed.padded)
+
+    def _split(self, candidate: PlacedRecipe, known: dict[Rows, SplitRows]) -> SplitRows:
+        if (split := known.get(candidate.rows)) is None:
+            rows = candidate.row_of
+            sums = find_sum_rows(candidate)
+            split = known[candidate.rows] = SplitRows(
+                find_inner_rows(rows), sums, rows.get(PIPE, ())
             )
-        else:
-            # Only the last backward pass of a rank, that of its first stage, overlaps reductions.
-            sent, compute = plan.alike(reduce), layout.of_last(backward)
-            overlapped = _map_kinds(
-                partial(_overlap_seconds, pieces=pieces), compute, layout.of_last(sent)
-            )
-            once = _map_kinds(
-                lambda own, both, alone, sums, last, ends: own + both - alone + sums - last + ends,
-                once,
-                overlapped,
-                compute,
-                layout.of_ranks(sent),
-                layout.of_last(sent),
-                layout.of_ranks(plan.ends(reduce)),
-            )
-        busy = _map_kinds(
-            lambda *passes: sum(passes), layout.of_ranks(forward), layout.of_ranks(backward)
-        )
-        handed = self._links.handed(pipe, plan.inside.boundary) if pipe else ()
-        return PassSeconds(layout, forward, backward, busy, once, handed)
+        return split
 
     def shorter(self, candidate: PlacedRecipe) -> float:
         """Returns the seconds saved by reducing all gradients of a rank at once.
 
-        Raises as ``bound`` does.
+        Raises as ``bounds`` does.
         """
-        plan = self.composer.staged(candidate.recipe)
+        plan, rows = self.composer.staged(candidate.recipe), find_sum_rows(candidate)
         alone, whole = (
-            max(plan.layout.of_ranks(plan.layout.of_stages(self._summing(plan, candidate, [size]))))
-            for size in (0, UNLIMITED_BYTES)
+            max(
+                plan.layout.of_ranks(plan.layout.of_stages(dict(zip(ModelPart, sums, strict=True))))
+            )
+            for sums in (self.sums(plan, (size,), rows) for size in (0, UNLIMITED_BYTES))
         )
         return (alone - whole) * (
             candidate.recipe.microbatches if candidate.recipe.zero >= 2 else 1
         )
 
-    def _summing(
-        self, plan: StagedRecipe, candidate: PlacedRecipe, buckets: Sequence[int]
-    ) -> Mapping[ModelPart, float]:
+    def sums(self, plan: StagedRecipe, buckets: Sequence[int], rows: SumRows) -> PartSeconds:
         """Returns the seconds of reducing each part's gradients, with the fastest bucket size."""
-        goal = Goal.REDUCE_SCATTER if candidate.recipe.scatters else Goal.ALL_REDUCE
-        return self._sending.sums(plan, goal, _find_sum_rows(candidate), buckets)
+        goal = Goal.REDUCE_SCATTER if plan.recipe.scatters else Goal.ALL_REDUCE
+        return self._sending.sums(plan, goal, rows, buckets)
 
-    def working(
-        self, plan: StagedRecipe, rows: Mapping[str, Row]
-    ) -> tuple[Mapping[ModelPart, float], ...]:
-        """Returns the seconds of each part, forward and backward, with exposed communication."""
-        key = plan.cut, _find_inner_rows(rows)
-        if key not in self._work:
-            self._work[key] = tuple(
-                {part: self._part(plan.inside.work[phase, part], rows) for part in ModelPart}
+    def gathers(self, plan: StagedRecipe, rows: SumRows) -> PartSeconds:
+        """Returns the seconds of gathering each part's parameters."""
+        return self._sending.gathers(plan, rows)
+
+    def handed(self, plan: StagedRecipe, row: Row) -> Sequence[float]:
+        """Returns the seconds of handing what a stage makes from each rank to the next."""
+        return self._links.handed(row, plan.inside.boundary) if row else ()
+
+    def working(self, plan: StagedRecipe, inner: Rows) -> tuple[PartSeconds, PartSeconds]:
+        """Returns the seconds of each part, forward and backward, with exposed communication.
+
+        ``inner``: the rows of the axes that divide the inside of a stage.
+        """
+        known = self._work[plan.cut]
+        if inner not in known:
+            rows = dict(zip(INSIDE, inner, strict=True))
+            forward, backward = (
+                tuple(self._part(plan.inside.work[phase, part], rows) for part in ModelPart)
                 for phase in (StepPhase.FORWARD, StepPhase.BACKWARD)
             )
-        return self._work[key]
+            known[inner] = forward, backward
+        return known[inner]
 
     def _part(self, work: PassWork, rows: Mapping[str, Row]) -> float:
         exposed = 0.0
@@ -325,33 +402,10 @@ class Composition:
         return work.seconds + exposed
 
 
-_ROUNDING = 1e-9
-_NOTHING = dict.fromkeys(ModelPart, 0.0)
+ROUNDING = 1e-9
 
 
-def _once_seconds(
-    plan: StagedRecipe, gather: Mapping[ModelPart, float], first: KindValues
-) -> KindValues:
-    """Returns the seconds in which each kind of rank sums, updates and gathers parameters.
-
-    The update waits for all gradients, and nothing overlaps it. In a step without microbatches,
-    copies are gathered one layer ahead during the ``first`` forward pass.
-    """
-    layout, zero = plan.layout, plan.recipe.zero
-    gathered = plan.ends(gather) if zero == 3 else layout.of_stages(gather if zero else _NOTHING)
-    update, gathers = layout.of_ranks(layout.of_stages(plan.updating)), layout.of_ranks(gathered)
-    if zero == 3 or plan.in_stacks:
-        return _map_kinds(lambda *overlapped: sum(overlapped), update, gathers)
-    overlapped = _map_kinds(partial(_overlap_seconds, pieces=plan.layers), first, gathers)
-    return _map_kinds(lambda own, both, passes: own + both - passes, update, overlapped, first)
-
-
-def _map_kinds(function: Callable[..., float], *values: KindValues) -> KindValues:
-    """Applies a function to the values of each kind."""
-    return tuple(map(function, *values))
-
-
-def _find_sum_rows(candidate: PlacedRecipe) -> tuple[Row, Row]:
+def find_sum_rows(candidate: PlacedRecipe) -> tuple[Row, Row]:
     """Returns the merged rows over which gradients of parameters and of experts are reduced."""
     expert_rows = (
         candidate.row_of.get(axis, ()) for axis in candidate.recipe.zero_axes if axis != "expert"
@@ -359,7 +413,7 @@ def _find_sum_rows(candidate: PlacedRecipe) -> tuple[Row, Row]:
     return _merge_rows(*candidate.rows_of_zero), _merge_rows(*expert_rows)
 
 
-def _find_inner_rows(rows: Mapping[str, Row]) -> tuple[Row, ...]:
+def find_inner_rows(rows: Mapping[str, Row]) -> Rows:
     """Returns the rows of the axes that divide the inside of a stage."""
     return tuple(rows.get(axis, ()) for axis in INSIDE)
 
@@ -367,11 +421,3 @@ def _find_inner_rows(rows: Mapping[str, Row]) -> tuple[Row, ...]:
 def _merge_rows(*rows: Row) -> Row:
     """Merges the rows of several axes into one row; axes of one device have no row."""
     return tuple(prod(sizes) for sizes in zip(*filter(None, rows), strict=True))
-
-
-def _overlap_seconds(compute: float, sent: float, pieces: float) -> float:
-    """Returns the seconds of overlapped computation and communication.
-
-    One of ``pieces`` pieces of the shorter activity is exposed.
-    """
-    return max(compute, sent) + min(compute, sent) / max(1.0, pieces)

@@ -6,7 +6,7 @@ separately for each part, which is a lower bound for every size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from grammar import Goal
@@ -20,6 +20,9 @@ UNLIMITED_BYTES = 2**62
 SumRows = tuple[Row, Row]
 """The row over which parameters are sharded, and the row for parameters of experts."""
 
+PartSeconds = tuple[float, ...]
+"""Seconds of each ``ModelPart``, in their order."""
+
 CallSizes = Callable[[ModelPart, Sequence[float]], Sequence[tuple[float, float]]]
 """Maps a part and the sizes of its parameters to the bytes and the number of each call."""
 
@@ -29,9 +32,9 @@ class GradientSeconds:
     """Seconds of gathers and reductions on links, with a cache of those that plans share."""
 
     links: Links
-    _known: dict[tuple[object, ...], Mapping[ModelPart, float]] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], PartSeconds] = field(default_factory=dict)
 
-    def gathers(self, plan: StagedRecipe, over: SumRows) -> Mapping[ModelPart, float]:
+    def gathers(self, plan: StagedRecipe, over: SumRows) -> PartSeconds:
         """Returns the seconds to gather each part's parameters, one by one or for all layers."""
         layers = plan.layers if plan.in_stacks else 1.0
         key = plan.cut, over, layers
@@ -46,7 +49,7 @@ class GradientSeconds:
 
     def sums(
         self, plan: StagedRecipe, goal: Goal, over: SumRows, buckets: Sequence[int]
-    ) -> Mapping[ModelPart, float]:
+    ) -> PartSeconds:
         """Returns the seconds to reduce each part's gradients with the fastest of ``buckets``."""
         # Layers in a bucket depend on the layers of a stage, which ``plan.cut`` leaves out.
         key = plan.cut, goal, over, tuple((size, plan.layers_in(size)) for size in buckets)
@@ -60,15 +63,15 @@ class GradientSeconds:
                 )
                 for most in buckets
             ]
-            self._known[key] = {part: min(one[part] for one in by_bucket) for part in ModelPart}
+            self._known[key] = tuple(map(min, zip(*by_bucket, strict=True)))
         return self._known[key]
 
     def _seconds(
         self, plan: StagedRecipe, goal: Goal, over: SumRows, calls: CallSizes
-    ) -> dict[ModelPart, float]:
+    ) -> PartSeconds:
         inside, seconds = plan.inside, dict.fromkeys(ModelPart, 0.0)
         for row, by_part in zip(over, (inside.parameters, inside.experts), strict=True):
             for part, sizes in by_part.items() if row else ():
                 for size, times in calls(part, sizes):
                     seconds[part] += times * self.links.seconds(goal, row, size)
-        return seconds
+        return tuple(seconds.values())

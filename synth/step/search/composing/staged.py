@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 from synth.step.schedules import SCHEDULES, V_SHAPED, count_held
-from synth.step.search.composing.clock import KindValues, StageLayout, lay_out_stages
+from synth.step.search.composing.clock import StageLayout, lay_out_stages
 from synth.step.search.composing.halves import find_peak_kept
 from synth.step.search.composing.inside import Inside, ModelPart
 from synth.step.sharding import Recipe, StepPhase
@@ -20,10 +20,13 @@ InsideKey = tuple[Recipe, int]
 
 @dataclass(frozen=True)
 class StagedRecipe:
-    """A recipe by its stages and ranks, on any placement of its axes."""
+    """A recipe by its stages and ranks, on any placement of its axes.
+
+    ``cut``: the number of its inside, which recipes with other stages share.
+    """
 
     recipe: Recipe
-    cut: InsideKey
+    cut: int
     inside: Inside
     all_layers: int
 
@@ -52,25 +55,10 @@ class StagedRecipe:
         return self.all_layers / len(self.layout.stages)
 
     @cached_property
-    def _alike(self) -> frozenset[ModelPart]:
+    def overlapping(self) -> frozenset[ModelPart]:
         """Parts whose communication overlaps computation: layers, or a model in one piece."""
         return frozenset(
             {ModelPart.LAYER} if self.inside.parameters[ModelPart.LAYER] else ModelPart
-        )
-
-    def alike(self, values: Mapping[ModelPart, float]) -> KindValues:
-        """Returns, for each kind of stage, the values of the parts that overlap."""
-        return self._of(lambda part: part in self._alike, values)
-
-    def ends(self, values: Mapping[ModelPart, float]) -> KindValues:
-        """Returns, for each kind of stage, the values of parts with exposed communication."""
-        return self._of(lambda part: part not in self._alike, values)
-
-    def _of(
-        self, which: Callable[[ModelPart], bool], values: Mapping[ModelPart, float]
-    ) -> KindValues:
-        return self.layout.of_stages(
-            {part: values[part] if which(part) else 0.0 for part in ModelPart}
         )
 
     @cached_property
@@ -138,7 +126,7 @@ class StagedRecipe:
         if not (most := self.recipe.bucket_bytes):
             return self.pieces
         by_part = self.inside.parameters, self.inside.experts
-        parts = ((part, sizes[part]) for sizes in by_part for part in self._alike)
+        parts = ((part, sizes[part]) for sizes in by_part for part in self.overlapping)
         sums = (reduction for part, sizes in parts for reduction in self.sums(part, sizes, most))
         count = sum(times for _, times in sums)
         return min(self.pieces, count * (self.layers if self.inside.stored[ModelPart.LAYER] else 1))

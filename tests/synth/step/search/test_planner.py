@@ -12,6 +12,7 @@ from operator import lt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,9 +31,10 @@ from synth.search import forks
 from synth.step.models import ModelSettings, zoo_step
 from synth.step.schedules import SCHEDULES, Action, Pass, time_schedule
 from synth.step.search.composing.balancing import LayerBalancer, balance_layers
-from synth.step.search.composing.clock import PassSeconds, StageLayout, lay_out_stages, time_plans
-from synth.step.search.composing.composer import CLOCK_BATCH, SCALED_EXCESS
+from synth.step.search.composing.clock import StageLayout, Structure, lay_out_stages
+from synth.step.search.composing.composer import SCALED_EXCESS
 from synth.step.search.composing.inside import ModelPart, extrapolate
+from synth.step.search.composing.timing import CLOCK_BATCH, PlanClock
 from synth.step.search.composing.writing import MICROBATCHES, write_insides
 from synth.step.search.explaining import list_savings
 from synth.step.search.finalists import Finalist, FinalistPool, simulate_finalist
@@ -43,6 +45,7 @@ from synth.step.search.planning import Planner
 from synth.step.search.searching import Search
 from synth.step.sharding import StepPhase, parse_recipe
 from synth.step.sharding.recipes import CHUNKED_SCHEDULES
+from tests.plans_alone import PassSeconds
 
 FORKED = pytest.mark.skipif(not forks.FORKS, reason="processes cannot be forks here")
 SIZES = {"layers": 8, "width": 4096, "heads": 32, "sequence": 2048, "vocabulary": 32768}
@@ -281,7 +284,7 @@ SOME = st.floats(0.01, 10.0)
 
 
 def seconds_of(
-    lies: StageLayout, parts: list[tuple[float, float, float]], once: list[float], link: float
+    lies: StageLayout, parts: list[tuple[float, float]], once: list[float], link: float
 ) -> PassSeconds:
     """Of a plan, from seconds of its parts forward and backward."""
     forward, backward = (
@@ -291,6 +294,14 @@ def seconds_of(
     told = tuple(once[: len(lies.ranks)])
     links = [link] * (len(lies.of_rank) - 1)
     return PassSeconds(lies, forward, backward, lies.of_ranks(both), told, links)
+
+
+def time_passes(structure: Structure, told: PassSeconds) -> float:
+    return float(PlanClock().seconds(structure, told.columns)[0])
+
+
+def bound_passes(microbatches: int, told: PassSeconds) -> float:
+    return float(told.columns.bounds(np.array([microbatches]), whole=np.array([True]))[0])
 
 
 SHARES = st.lists(st.integers(1, 4), min_size=12, max_size=12)
@@ -315,8 +326,9 @@ def test_no_order_is_faster_than_its_bound(
     layers = tuple((shares or [2] * 12)[: ranks * chunks])
     lies = lay_out_stages(sum(layers), ranks, chunks, layers if shares else ())
     told = seconds_of(lies, parts, once, link)
-    [clock] = time_plans((ranks, schedule, ranks * rounds, chunks), [told])
-    assert told.bound(ranks * rounds, whole=True) <= clock * (1 + 1e-9)
+    clock = time_passes((ranks, schedule, ranks * rounds, chunks), told)
+    bound = told.bound(ranks * rounds, whole=True)
+    assert bound_passes(ranks * rounds, told) == bound <= clock * (1 + 1e-9)
 
 
 @given(
@@ -340,13 +352,14 @@ def test_uneven_stages_take_on_the_clock_what_their_passes_take_in_order(
         ends = (action.stage == 0) * parts[0][at] + (action.stage == len(layers) - 1) * parts[2][at]
         return ends + layers[action.stage] * parts[1][at]
 
-    [found] = time_plans((ranks, schedule, 2 * ranks, chunks), [told])
-    assert found == pytest.approx(time_schedule(order, seconds).seconds)
+    structure = ranks, schedule, 2 * ranks, chunks
+    found = time_passes(structure, told)
+    assert found == told.seconds(structure) == pytest.approx(time_schedule(order, seconds).seconds)
 
 
 def test_equal_stages_in_turn_reach_the_bound() -> None:
     told = seconds_of(lay_out_stages(4, 4, 1), [(0.0, 0.0), (1.0, 2.0), (0.0, 0.0)], [0.5] * 3, 0.0)
-    assert time_plans((4, "1f1b", 8, 1), [told]) == [told.bound(8, whole=True)] == [33.5]
+    assert time_passes((4, "1f1b", 8, 1), told) == bound_passes(8, told) == 33.5
 
 
 @given(
