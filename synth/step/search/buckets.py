@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import compress, groupby
+from itertools import groupby
 from math import inf
 
 import numpy as np
@@ -66,23 +66,20 @@ class BucketChooser:
     def _worth(
         self, candidates: Sequence[PlacedRecipe], most_seconds: Sequence[float]
     ) -> list[tuple[int, PlacedRecipe]]:
-        """Lists each plan's number with every bucket size that fits and may take less seconds.
+        """Lists plans that may take less seconds with buckets: numbers, and each size that fits.
 
         By size, so that consecutive plans have the same recipe.
         """
         if not self.sizes:
             return []
-        most = np.array(most_seconds)
-        faster = np.flatnonzero(self.bounds(candidates) < most).tolist()
+        faster = np.flatnonzero(self.bounds(candidates) < np.array(most_seconds)).tolist()
         worth = []
         for size in self.sizes:
             for recipe, same in groupby(faster, key=lambda number: candidates[number].recipe):
                 bucketed = replace(recipe, bucket_bytes=size)
                 if self.composed.composer.size_bytes(bucketed) <= self.memory_bytes:
                     worth += [(number, candidates[number].by(bucketed)) for number in same]
-        bounds = self.composed.bounds([candidate for _, candidate in worth])
-        fast = bounds < most[[number for number, _ in worth]]
-        return [*compress(worth, fast)]
+        return worth
 
 
 def find_nearest_size(

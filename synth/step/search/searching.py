@@ -19,6 +19,7 @@ from itertools import chain, islice, takewhile
 from math import inf, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hierarchies import InputError
 from synth.collective.ranking.request import ProvisionalResult, Watcher
@@ -181,13 +182,13 @@ class Search:
             self._list_bounds(np.unique(np.concatenate(coming)))
         return self._list_bounds(numbers)
 
-    def _near(self, number: int, waiting: Numbers) -> float:
+    def _near(self, number: int, waiting: NDArray[np.bool_]) -> float:
         """Returns a lower bound in seconds with the links there are, or the looser bound.
 
-        Bounds also the plans of ``waiting`` that are likely to be asked for next.
+        Bounds also the plans among ``waiting`` that are likely to be asked for next.
         """
         if np.isnan(self._nearer[number]):
-            fresh = waiting[np.isnan(self._nearer[waiting])]
+            fresh = np.flatnonzero(waiting & np.isnan(self._nearer))
             if len(fresh) > PLANS_AT_ONCE:
                 lowest = np.argpartition(self._bounds[fresh], PLANS_AT_ONCE)[:PLANS_AT_ONCE]
                 fresh = np.union1d(fresh[lowest], [number])
@@ -222,7 +223,7 @@ class Search:
                         bounded[member] = True
                         heappush(waiting, (bound, member, _Precision.BOUND))
             elif known is _Precision.BOUND:
-                nearer = self._near(number, np.flatnonzero(bounded))
+                nearer = self._near(number, bounded)
                 alike[self._candidate(number).structure].append((nearer, number))
                 heappush(waiting, (nearer, number, _Precision.NEARER))
             else:
