@@ -24,16 +24,11 @@ from synth.step.schedules import (
     one_f_one_b,
 )
 from synth.step.search.composing.clock import KindValues, PassColumns, StageLayout, Structure
-from synth.step.search.composing.composer import (
-    ROUNDING,
-    Composition,
-    find_inner_rows,
-    find_sum_rows,
-)
+from synth.step.search.composing.composer import ROUNDING, Composition
 from synth.step.search.composing.inside import ModelPart
+from synth.step.search.composing.rows import SplitRows
 from synth.step.search.composing.staged import StagedRecipe
 from synth.step.search.links import PlacedRecipe
-from synth.step.sharding.plan import PIPE
 
 _SHARES = {Pass.FORWARD: 0.0, Pass.BACKWARD: 1.0, Pass.INPUT: 0.5, Pass.WEIGHT: 0.5}
 
@@ -114,10 +109,9 @@ def compose_alone(
     composed: Composition, candidate: PlacedRecipe, buckets: Sequence[int] = ()
 ) -> PassSeconds:
     """Returns the seconds of stages and ranks; with ``buckets``, lower bounds over sizes."""
-    plan, rows = composed.composer.staged(candidate.recipe), candidate.row_of
-    zero, layout, over = candidate.recipe.zero, plan.layout, find_sum_rows(candidate)
-    pipe = rows.get(PIPE, ())
-    inside = composed.working(plan, find_inner_rows(rows))
+    plan, rows = composed.composer.staged(candidate.recipe), SplitRows.of(candidate)
+    zero, layout, over = candidate.recipe.zero, plan.layout, rows.sums
+    inside = composed.working(plan, rows.inside)
     forward, backward = (layout.of_stages(_by_part(seconds)) for seconds in inside)
     gather = _by_part(composed.gathers(plan, over))
     reduce = _by_part(composed.sums(plan, (candidate.recipe.bucket_bytes, *buckets), over))
@@ -148,7 +142,7 @@ def compose_alone(
             layout.of_ranks(ends),
         )
     busy = _map_kinds(lambda *each: sum(each), layout.of_ranks(forward), layout.of_ranks(backward))
-    handed = composed.handed(plan, pipe)
+    handed = composed.handed(plan, rows.pipe)
     return PassSeconds(layout, forward, backward, busy, once, handed)
 
 

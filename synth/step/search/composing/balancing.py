@@ -19,11 +19,11 @@ from itertools import compress
 from operator import add
 
 from hierarchies import InputError
-from synth.step.search.composing.composer import Composition, find_inner_rows
+from synth.step.search.composing.composer import Composition
 from synth.step.search.composing.inside import INSIDE, ModelPart
+from synth.step.search.composing.rows import Rows, find_inner_rows
 from synth.step.search.composing.staged import StagedRecipe
 from synth.step.search.families import Family
-from synth.step.search.links import Row
 from synth.step.sharding import Recipe
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import share_layers
@@ -33,9 +33,6 @@ LEAST_GAIN = 0.01
 
 Layers = tuple[int, ...]
 """Number of layers of each stage; empty if stages are as equal as possible."""
-
-Rows = tuple[Row, ...]
-"""Rows of the axes that divide the inside of a stage, in the order of the axes."""
 
 
 @dataclass

@@ -6,9 +6,9 @@ it, to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,37 @@ from synth.step.search.composing.clock import (
 )
 from synth.step.search.composing.inside import ModelPart
 from synth.step.search.composing.staged import StagedRecipe
+
+
+@dataclass
+class DistinctValues:
+    """Values by key, computed once for each distinct key of a group, and a row for each plan."""
+
+    values: list[Any] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    def add(self, keys: Sequence[Any], value: Callable[[Any], Any]) -> None:
+        """Adds a group of plans with these keys."""
+        known: dict[Any, int] = {}
+        for key in keys:
+            if key not in known:
+                known[key] = len(self.values)
+                self.values.append(value(key))
+            self.rows.append(known[key])
+
+    @property
+    def array(self) -> Floats:
+        """The value of each plan, of shape (plans, ...)."""
+        return np.array(self.values)[self.rows]
+
+    @property
+    def padded(self) -> Floats:
+        """The value of each plan, where values are lists of different lengths, with zeros."""
+        most = max(map(len, self.values))
+        padded = np.zeros((len(self.values), most))
+        for row, value in zip(padded, self.values, strict=True):
+            row[: len(value)] = value
+        return padded[self.rows]
 
 
 @dataclass(frozen=True)

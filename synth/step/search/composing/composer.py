@@ -17,7 +17,6 @@ from functools import partial
 from itertools import groupby
 from math import inf, log, prod
 from operator import attrgetter
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,14 +25,14 @@ from hierarchies import InputError
 from synth.search.forks import WorkControl, map_in_forks
 from synth.step.schedules import HALVES
 from synth.step.search.composing.clock import Floats, PassColumns, Structure
-from synth.step.search.composing.columns import RecipeColumns, compose_passes
+from synth.step.search.composing.columns import DistinctValues, RecipeColumns, compose_passes
 from synth.step.search.composing.halves import STAGES
 from synth.step.search.composing.inside import INSIDE, Inside, ModelPart, PassWork, extrapolate
+from synth.step.search.composing.rows import Rows, SplitRows, SumRows, merge_rows
 from synth.step.search.composing.sending import (
     UNLIMITED_BYTES,
     GradientSeconds,
     PartSeconds,
-    SumRows,
 )
 from synth.step.search.composing.staged import InsideKey, StagedRecipe
 from synth.step.search.composing.timing import PlanClock
@@ -54,6 +53,9 @@ by 39 % at 256 times, and by a factor of 3.4 at 4,096 times (gpt2-tiny on an H10
 
 SCALED_EXCESS = 0.1
 """The largest share by which scaled seconds are too high."""
+
+ROUNDING = 1e-9
+"""The relative difference between sums of the same seconds, added in different orders."""
 
 SampleCounts = tuple[Recipe, Sequence[int]]
 """A recipe of the inside of a stage, with several numbers of samples."""
@@ -220,49 +222,8 @@ def _inner_recipe(recipe: Recipe, microbatches: int) -> Recipe:
     )
 
 
-Rows = tuple[Row, ...]
-
-_SplitKey = tuple[tuple[tuple[str, int], ...], tuple[str, ...]]
+_AxesKey = tuple[tuple[tuple[str, int], ...], tuple[str, ...]]
 """The axes of a recipe, and those of ZeRO."""
-
-
-class SplitRows(NamedTuple):
-    """The rows of a placement, by what is sent over them: inside a stage, sums, transfers."""
-
-    inner: Rows
-    sums: SumRows
-    pipe: Row
-
-
-@dataclass
-class _Distinct:
-    """Values by key, computed once for each distinct key of a group, and a row for each plan."""
-
-    values: list[Any] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-
-    def add(self, keys: Sequence[Any], value: Callable[[Any], Any]) -> None:
-        """Adds a group of plans with these keys."""
-        known: dict[Any, int] = {}
-        for key in keys:
-            if key not in known:
-                known[key] = len(self.values)
-                self.values.append(value(key))
-            self.rows.append(known[key])
-
-    @property
-    def array(self) -> Floats:
-        """The value of each plan, of shape (plans, ...)."""
-        return np.array(self.values)[self.rows]
-
-    @property
-    def padded(self) -> Floats:
-        """The value of each plan, where values are lists of different lengths, with zeros."""
-        most = max(map(len, self.values))
-        padded = np.zeros((len(self.values), most))
-        for row, value in zip(padded, self.values, strict=True):
-            row[: len(value)] = value
-        return padded[self.rows]
 
 
 class Composition:
@@ -275,7 +236,7 @@ class Composition:
             dict
         )
         self._sending = GradientSeconds(links)
-        self._rows: defaultdict[_SplitKey, dict[Rows, SplitRows]] = defaultdict(dict)
+        self._rows: defaultdict[_AxesKey, dict[Rows, SplitRows]] = defaultdict(dict)
         self._clock = PlanClock()
 
     def bound(self, candidate: PlacedRecipe, buckets: Sequence[int] = ()) -> float:
@@ -321,41 +282,36 @@ class Composition:
 
         Consecutive plans of one recipe share what does not depend on their placements.
         """
-        work, gather, sums, handed = (_Distinct() for _ in range(4))
+        work, gather, sums, handed = (DistinctValues() for _ in range(4))
         plans: list[StagedRecipe] = []
         pieces: list[float] = []
         of_plan: list[int] = []
         for recipe, several in groupby(candidates, key=attrgetter("recipe")):
             plan = self.composer.staged(recipe)
-            split = self._rows[recipe.axes, recipe.zero_axes]
-            rows = [self._split(candidate, split) for candidate in several]
+            known = self._rows[recipe.axes, recipe.zero_axes]
+            rows = []
+            for candidate in several:
+                if candidate.rows not in known:
+                    known[candidate.rows] = SplitRows.of(candidate)
+                rows.append(known[candidate.rows])
             of_plan += [len(plans)] * len(rows)
             plans.append(plan)
             pieces.append(plan.pieces if buckets else plan.sum_pieces)
             over = [split.sums for split in rows]
             summing = partial(self.sums, plan, (recipe.bucket_bytes, *buckets))
-            work.add([split.inner for split in rows], partial(self.working, plan))
+            work.add([split.inside for split in rows], partial(self.working, plan))
             gather.add(over, partial(self.gathers, plan))
             sums.add(over, summing)
             handed.add([split.pipe for split in rows], partial(self.handed, plan))
         recipes = RecipeColumns.of(plans, pieces).select(of_plan)
         return compose_passes(recipes, work.array, gather.array, sums.array, handed.padded)
 
-    def _split(self, candidate: PlacedRecipe, known: dict[Rows, SplitRows]) -> SplitRows:
-        if (split := known.get(candidate.rows)) is None:
-            rows = candidate.row_of
-            sums = find_sum_rows(candidate)
-            split = known[candidate.rows] = SplitRows(
-                find_inner_rows(rows), sums, rows.get(PIPE, ())
-            )
-        return split
-
     def shorter(self, candidate: PlacedRecipe) -> float:
         """Returns the seconds saved by reducing all gradients of a rank at once.
 
         Raises as ``bounds`` does.
         """
-        plan, rows = self.composer.staged(candidate.recipe), find_sum_rows(candidate)
+        plan, rows = self.composer.staged(candidate.recipe), SplitRows.of(candidate).sums
         alone, whole = (
             max(
                 plan.layout.of_ranks(plan.layout.of_stages(dict(zip(ModelPart, sums, strict=True))))
@@ -397,27 +353,6 @@ class Composition:
     def _part(self, work: PassWork, rows: Mapping[str, Row]) -> float:
         exposed = 0.0
         for (goal, over, size, hidden), times in work.sent.items():
-            seconds = self._links.seconds(goal, _merge_rows(*(rows[axis] for axis in over)), size)
+            seconds = self._links.seconds(goal, merge_rows(*(rows[axis] for axis in over)), size)
             exposed += times * max(0.0, seconds - hidden)
         return work.seconds + exposed
-
-
-ROUNDING = 1e-9
-
-
-def find_sum_rows(candidate: PlacedRecipe) -> tuple[Row, Row]:
-    """Returns the merged rows over which gradients of parameters and of experts are reduced."""
-    expert_rows = (
-        candidate.row_of.get(axis, ()) for axis in candidate.recipe.zero_axes if axis != "expert"
-    )
-    return _merge_rows(*candidate.rows_of_zero), _merge_rows(*expert_rows)
-
-
-def find_inner_rows(rows: Mapping[str, Row]) -> Rows:
-    """Returns the rows of the axes that divide the inside of a stage."""
-    return tuple(rows.get(axis, ()) for axis in INSIDE)
-
-
-def _merge_rows(*rows: Row) -> Row:
-    """Merges the rows of several axes into one row; axes of one device have no row."""
-    return tuple(prod(sizes) for sizes in zip(*filter(None, rows), strict=True))

@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 
 from grammar import Goal
 from synth.step.search.composing.inside import ModelPart
+from synth.step.search.composing.rows import SumRows
 from synth.step.search.composing.staged import StagedRecipe
-from synth.step.search.links import Links, Row
+from synth.step.search.links import Links
 
 UNLIMITED_BYTES = 2**62
 """Size in bytes of a bucket that holds all gradients."""
-
-SumRows = tuple[Row, Row]
-"""The row over which parameters are sharded, and the row for parameters of experts."""
 
 PartSeconds = tuple[float, ...]
 """Seconds of each ``ModelPart``, in their order."""
