@@ -46,7 +46,7 @@ MOST_TRIED = 16
 FAMILIES_AT_ONCE = 256
 """Number of families that are bounded at once."""
 
-PLANS_AT_ONCE = 64
+PLANS_AT_ONCE = 32
 """Number of plans that are bounded at once with the machine's links: they price collectives."""
 
 MOST_REPORTED = 10

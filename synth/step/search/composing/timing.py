@@ -93,11 +93,11 @@ class _ScheduleClock:
         slowest = handed.max(axis=1, keepdims=True, initial=0.0)
         # The last row of ``ends`` and of ``sent`` is 0, for actions that wait for none.
         sent = np.concatenate([handed, slowest, np.zeros_like(slowest)], axis=1).T
-        ends = np.zeros((len(takes) + 1, len(forward)))
+        ends, sent = np.zeros((len(takes) + 1, len(forward))), sent[self.links]
         for begin, end in pairwise(self.turns):
-            arrives = ends[self.needed[begin:end]]
-            arrives += sent[self.links[begin:end]]
-            np.maximum(arrives, ends[self.previous[begin:end]], out=arrives)
+            arrives = ends.take(self.needed[begin:end], axis=0)
+            arrives += sent[begin:end]
+            np.maximum(arrives, ends.take(self.previous[begin:end], axis=0), out=arrives)
             np.add(arrives, takes[begin:end], out=ends[begin:end])
         return ends[self.last].T
 
