@@ -20,7 +20,7 @@ from synth.step.search.composing.clock import (
     PassColumns,
     StageLayout,
 )
-from synth.step.search.composing.inside import ModelPart
+from synth.step.search.composing.inside import PARTS
 from synth.step.search.composing.staged import StagedRecipe
 
 
@@ -83,7 +83,7 @@ class RecipeColumns:
             np.array([plan.layers for plan in plans]),
             np.array([plan.pieces for plan in plans]),
             np.array(sum_pieces),
-            np.array([[part in plan.overlapping for part in ModelPart] for plan in plans]),
+            np.array([[part in plan.overlapping for part in PARTS] for plan in plans]),
             np.array([[*plan.updating.values()] for plan in plans]),
         )
 

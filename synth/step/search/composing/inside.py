@@ -34,6 +34,10 @@ class ModelPart(Enum):
     LAST = "after the layers"
 
 
+PARTS = tuple(ModelPart)
+"""All parts; a tuple, because an enum's members are listed in Python each time."""
+
+
 class PartCollective(NamedTuple):
     """A collective over axes, with the bytes of a device's largest buffer.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from grammar import Goal
-from synth.step.search.composing.inside import ModelPart
+from synth.step.search.composing.inside import PARTS, ModelPart
 from synth.step.search.composing.rows import SumRows
 from synth.step.search.composing.staged import StagedRecipe
 from synth.step.search.links import Links
@@ -67,7 +67,7 @@ class GradientSeconds:
     def _seconds(
         self, plan: StagedRecipe, goal: Goal, over: SumRows, calls: CallSizes
     ) -> PartSeconds:
-        inside, seconds = plan.inside, dict.fromkeys(ModelPart, 0.0)
+        inside, seconds = plan.inside, dict.fromkeys(PARTS, 0.0)
         for row, by_part in zip(over, (inside.parameters, inside.experts), strict=True):
             for part, sizes in by_part.items() if row else ():
                 for size, times in calls(part, sizes):

@@ -10,7 +10,7 @@ from math import prod
 from synth.step.schedules import SCHEDULES, V_SHAPED, count_held
 from synth.step.search.composing.clock import StageLayout, lay_out_stages
 from synth.step.search.composing.halves import find_peak_kept
-from synth.step.search.composing.inside import Inside, ModelPart
+from synth.step.search.composing.inside import PARTS, Inside, ModelPart
 from synth.step.sharding import Recipe, StepPhase
 from synth.step.sharding.plan import PIPE
 
@@ -136,7 +136,7 @@ class StagedRecipe:
         """Seconds of each part once per step: the sum over microbatches, and the update."""
         inside, zero = self.inside, self.recipe.zero
         shards = self.own if zero else inside.stored
-        seconds = {part: inside.update_seconds * shards[part] for part in ModelPart}
+        seconds = {part: inside.update_seconds * shards[part] for part in PARTS}
         layer = inside.stored[ModelPart.LAYER]
         if self.recipe.microbatches > 1 and layer:
             share = self.own[ModelPart.LAYER] / layer if zero >= 2 else 1.0
