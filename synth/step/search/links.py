@@ -61,11 +61,6 @@ class PlacedRecipe:
         pairs = zip(self.recipe.axes, self.rows, strict=True)
         return {name: row for (name, size), row in pairs if size > 1}
 
-    @property
-    def rows_of_zero(self) -> tuple[Row, ...]:
-        """Rows of the axes over which gradients are reduced: those of samples and tokens."""
-        return tuple(self.row_of[axis] for axis in self.recipe.zero_axes if axis in self.row_of)
-
     def in_buckets(self, size_bytes: int) -> PlacedRecipe:
         """Returns the same plan with buckets of ``size_bytes``; 0 for no buckets."""
         return replace(self, recipe=replace(self.recipe, bucket_bytes=size_bytes))
