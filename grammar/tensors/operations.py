@@ -74,7 +74,13 @@ Operand = Value | Literal
 
 
 class OperationForm:
-    """The common form of operations that differ only in the names of their values."""
+    """The common form of operations that differ only in the names of their values.
+
+    ``facts`` has what was computed for the form, by the function that computed it.
+    """
+
+    def __init__(self) -> None:
+        self.facts: dict[object, Any] = {}
 
 
 @dataclass(frozen=True)

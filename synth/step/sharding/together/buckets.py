@@ -29,8 +29,6 @@ from synth.step.sharding.program import (
     RedistributedValue,
     SentValue,
     StepProgram,
-    keys_made_by,
-    keys_read_by,
 )
 
 BucketKey = tuple[object, ...]
@@ -126,7 +124,7 @@ def _depths(program: StepProgram, sums: Collection[int]) -> Mapping[int, int]:
     below: dict[Key, int] = {}
     depths: dict[int, int] = {}
     for at, instruction in enumerate(program.instructions):
-        depth = max((below.get(key, 0) for key in keys_read_by(instruction)), default=0)
+        depth = max((below.get(key, 0) for key in instruction.keys_read), default=0)
         if at in sums:
             depths[at], depth = depth, depth + 1
         for key in _keys_provided_by(instruction):
@@ -272,17 +270,19 @@ def _can_be_joined(moved: LocalOperation | RedistributedValue | SentValue) -> bo
 def _find_dependencies(program: StepProgram, places: Collection[int]) -> set[int]:
     """Returns the instructions between members on which members depend, with their buckets."""
     of_bucket = {at: bucket for bucket in program.buckets for at in bucket}
-    needed = {key for at in places for key in keys_read_by(program.instructions[at])}
+    needed = {key for at in places for key in program.instructions[at].keys_read}
     found: set[int] = set()
     for at in reversed(range(min(places), max(places))):
         if not needed.isdisjoint(_keys_provided_by(program.instructions[at])):
             for member in of_bucket.get(at, (at,)):
                 found.add(member)
-                needed.update(keys_read_by(program.instructions[member]))
+                needed.update(program.instructions[member].keys_read)
     return found
 
 
-def _keys_provided_by(instruction: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
+def _keys_provided_by(
+    instruction: LocalOperation | RedistributedValue | SentValue,
+) -> Sequence[Key]:
     """Returns the keys that an instruction makes available on any stage."""
     is_send = isinstance(instruction, SentValue)
-    return keys_read_by(instruction) if is_send else keys_made_by(instruction)
+    return instruction.keys_read if is_send else instruction.keys_made
