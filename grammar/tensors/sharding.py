@@ -100,7 +100,7 @@ class Sharding:
         """The axes that cut a dimension, by dimensions."""
         return tuple(chain.from_iterable(self.dimensions))
 
-    @property
+    @cached_property
     def axes(self) -> tuple[str, ...]:
         """The axes that occur; along all other axes the value is replicated."""
         return (*self.cutting, *(axis for _, axis in self.partial))

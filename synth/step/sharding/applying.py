@@ -50,7 +50,7 @@ def apply(step: Step, plan: Plan) -> StepProgram:
     return _apply(IdentityKey(step), IdentityKey(plan))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _apply(step_key: IdentityKey[Step], plan_key: IdentityKey[Plan]) -> StepProgram:
     # Cached: a plan that is simulated is applied for its scores, for its profile and for its tasks.
     step, plan = step_key.one, plan_key.one

@@ -52,7 +52,7 @@ def _delay_updates(program: StepProgram) -> StepProgram:
         instruction = program.instructions[at]
         made = instruction.keys_made
         if places[at].when is StepPhase.BEFORE and made and early.isdisjoint(made):
-            places[at] = replace(places[at], when=StepPhase.AFTER)
+            places[at] = places[at]._replace(when=StepPhase.AFTER)
         if places[at].when is not StepPhase.AFTER:
             early.update(instruction.keys_read)
     return replace(program, places=tuple(places))
@@ -74,7 +74,7 @@ def _split_backward(program: StepProgram) -> StepProgram:
         ):
             waited.update((place.stage, key) for key in instruction.keys_read)
         else:
-            places[at] = replace(place, when=StepPhase.WEIGHT)
+            places[at] = place._replace(when=StepPhase.WEIGHT)
     if all(place.when is not StepPhase.WEIGHT for place in places):
         raise InputError(
             "no gradient of weights is separate from the gradients for other stages, but the order "

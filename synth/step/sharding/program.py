@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from grammar.tensors.operations import EVERYWHERE as EVERYWHERE
 from grammar.tensors.operations import Operand, Operation, Value
@@ -101,8 +102,7 @@ MICROBATCH_PHASES = (StepPhase.FORWARD, StepPhase.BACKWARD, StepPhase.WEIGHT)
 """The phases of a microbatch, in the order of its passes."""
 
 
-@dataclass(frozen=True)
-class InstructionPlace:
+class InstructionPlace(NamedTuple):
     """The stage and phase of an instruction; for a send, those of its source.
 
     ``EVERYWHERE`` marks values that each stage has or computes itself: batches, step count, masks.

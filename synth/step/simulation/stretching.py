@@ -59,7 +59,7 @@ def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
 
     copied = tuple(
         task._replace(
-            place=replace(task.place, stage=stage),
+            place=task.place._replace(stage=stage),
             before=renumber(places, task.before, stage),
             reads=renumber(numbers, task.reads, stage),
         )

@@ -23,7 +23,15 @@ from operator import itemgetter
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import AxisSharding, Flat, Sharding, Split
 from hierarchies import InputError
-from synth.step.factors import Factor, Row, list_all_rows, list_rows, shard_operation
+from synth.step.factors import (
+    Factor,
+    OperationSharding,
+    Row,
+    factors_of,
+    list_all_rows,
+    list_rows,
+    shard_operation,
+)
 from synth.step.sharding.following.costs import GROWING_PRIMITIVES, needs_masks, price_row
 from synth.step.sharding.following.known import KnownValues, Rules, Wishes
 from synth.step.sharding.following.trimming import trim_cuts
@@ -82,12 +90,12 @@ def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
 class _RowChooser:
     """Chooses the rows of a graph, one operation after the other.
 
-    ``chosen`` caches rows by situation, and ``followed`` the cuts of bodies, because stages are
-    alike, and so are weights of the same shape.
+    ``chosen`` caches rows and their shardings by situation, and ``followed`` the cuts of bodies,
+    because stages are alike, and so are weights of the same shape.
     """
 
     known: KnownValues
-    chosen: dict[object, Rows] = field(default_factory=dict)
+    chosen: dict[object, tuple[Rows, OperationSharding]] = field(default_factory=dict)
     followed: dict[object, tuple[KnownValues, Cuts]] = field(default_factory=dict)
 
     @property
@@ -110,12 +118,12 @@ class _RowChooser:
         return Cuts(tuple(inputs), chosen)
 
     def _rows(self, operation: Operation) -> Rows:
-        factors = [row.factor for row in list_rows(operation) if row.factor is not None]
-        situation = self._situation(operation)
+        factors, situation = factors_of(operation), self._situation(operation)
         if situation not in self.chosen:
-            self.chosen[situation] = self._choose(operation, factors)
-        chosen = self.chosen[situation]
-        how = shard_operation(operation, dict(chosen), self.rules.sizes)
+            rows = self._choose(operation, factors)
+            how = shard_operation(operation, dict(rows), self.rules.sizes)
+            self.chosen[situation] = rows, how
+        chosen, how = self.chosen[situation]
         self.lineage.done(operation, factors)
         for value, sharding in zip(operation.results, how.results, strict=True):
             self.known.make(value, sharding)

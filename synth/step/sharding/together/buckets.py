@@ -180,7 +180,7 @@ def _find_sums(
     Only the first redistribution of a gradient counts, because a plan refers to it by the
     gradient's name.
     """
-    updated = find_updated(step)
+    updated = {*find_updated(step)}
     for at, moved in enumerate(program.instructions):
         if not isinstance(moved, RedistributedValue) or moved.value.name not in updated:
             continue
@@ -206,7 +206,7 @@ def group_buckets(program: StepProgram, plan: Plan) -> StepProgram:
 def _group_members(
     program: StepProgram, names: tuple[str, ...], sizes: Mapping[str, int]
 ) -> StepProgram:
-    places = [_place(program, name, sizes) for name in names]
+    places = _find_sent(program, names, sizes)
     keys = {_key(program, at) for at in places}
     if len(keys) > 1:
         problem = f"{', '.join(names)} are not redistributed in the same way"
@@ -233,16 +233,22 @@ def _group_members(
     )
 
 
-def _place(program: StepProgram, name: str, sizes: Mapping[str, int]) -> int:
+def _find_sent(program: StepProgram, names: Sequence[str], sizes: Mapping[str, int]) -> list[int]:
+    """Returns the index of the first instruction that sends each value."""
+    found: dict[str, int] = {}
+    wanted = frozenset(names)
     for at, instruction in enumerate(program.instructions):
         if (
             isinstance(instruction, RedistributedValue)
-            and instruction.value.name == name
+            and instruction.value.name in wanted
             and instruction.path.requests(sizes)
         ):
-            return at
-    problem = f"{name} is in a bucket but not redistributed"
-    raise InputError(problem, where="plan", hint="a bucket contains only gradients that are sent")
+            found.setdefault(instruction.value.name, at)
+    if missing := [name for name in names if name not in found]:
+        problem = f"{missing[0]} is in a bucket but not redistributed"
+        hint = "a bucket contains only gradients that are sent"
+        raise InputError(problem, where="plan", hint=hint)
+    return [found[name] for name in names]
 
 
 def _key(program: StepProgram, at: int) -> BucketKey:
