@@ -46,15 +46,16 @@ def part_of(
     if key not in forms:
         forms[key] = _part_form(operation, how, sizes)
     form = forms[key]
-    operands = (
+    operands = tuple(
         operand if isinstance(operand, Literal) else Value(operand.name, kind)
         for operand, kind in zip(operation.operands, form.operands, strict=True)
     )
-    results = (
+    results = tuple(
         Value(value.name, kind) for value, kind in zip(operation.results, form.results, strict=True)
     )
-    part = replace(
-        operation, operands=tuple(operands), results=tuple(results), parameters=form.parameters
+    whole = operation
+    part = Operation(
+        whole.primitive, operands, results, form.parameters, whole.body, line=whole.line
     )
     return OperationPart(part, form.offset)
 

@@ -249,8 +249,9 @@ class _Kernels:
         places = program.places or (None,) * len(program.instructions)
         for at, (instruction, place) in enumerate(zip(program.instructions, places, strict=True)):
             read, made = instruction.keys_read, instruction.keys_made
-            self._types |= {value.name: value.type for value in _values_of(instruction)}
-            self._last |= dict.fromkeys((*read, *made), at)
+            self._types.update(_types_in(instruction))
+            self._last.update(dict.fromkeys(read, at))
+            self._last.update(dict.fromkeys(made, at))
             alone = _is_alone(instruction, self._sizes)
             if alone:
                 count += 1
@@ -302,10 +303,9 @@ def _is_alone(instruction: StepInstruction, sizes: Mapping[str, int]) -> bool:
             return True
 
 
-def _values_of(instruction: StepInstruction) -> Iterator[Value]:
+def _types_in(instruction: StepInstruction) -> dict[str, Type]:
+    """Returns the types of the values of an instruction, by name."""
     if not isinstance(instruction, LocalOperation):
-        yield instruction.value
-        return
-    for value in (*instruction.operation.operands, *instruction.operation.results):
-        if isinstance(value, Value):
-            yield value
+        return {instruction.value.name: instruction.value.type}
+    values = (*instruction.operation.operands, *instruction.operation.results)
+    return {value.name: value.type for value in values if isinstance(value, Value)}
