@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import itemgetter
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
@@ -69,7 +70,24 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
     }
     wishes = _ends(step.graph, ends)
     known = KnownValues(step.graph, rules, frozenset(batch), lineage, wishes, firm)
-    return trim_cuts(step, _RowChooser(known).follow(inputs), rules.sizes)
+    sizes = tuple(rules.sizes.items())
+    chosen = _choices_of(sizes, rules.holding, rules.scatters, known.batch)
+    return trim_cuts(step, _RowChooser(known, chosen).follow(inputs), rules.sizes)
+
+
+_Choices = dict[object, tuple[Rows, OperationSharding]]
+"""The rows of operations and their shardings, by the situations in which they were chosen."""
+
+
+@lru_cache(maxsize=8)
+def _choices_of(
+    sizes: tuple[tuple[str, int], ...],
+    holding: frozenset[str],
+    scatters: frozenset[str],
+    batch: frozenset[str],
+) -> _Choices:
+    # Recipes that differ in recompute, or in what they store, have most situations in common.
+    return {}
 
 
 def _places(sharding: Sharding, axis: str) -> frozenset[int]:
@@ -90,12 +108,12 @@ def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
 class _RowChooser:
     """Chooses the rows of a graph, one operation after the other.
 
-    ``chosen`` caches rows and their shardings by situation, and ``followed`` the cuts of bodies,
-    because stages are alike, and so are weights of the same shape.
+    ``chosen`` caches choices by situation, and ``followed`` the cuts of bodies, because stages are
+    alike, and so are weights of the same shape.
     """
 
     known: KnownValues
-    chosen: dict[object, tuple[Rows, OperationSharding]] = field(default_factory=dict)
+    chosen: _Choices
     followed: dict[object, tuple[KnownValues, Cuts]] = field(default_factory=dict)
 
     @property
@@ -132,7 +150,10 @@ class _RowChooser:
         return chosen
 
     def _situation(self, operation: Operation) -> object:
-        """Returns a key of all properties on which the rows of an operation depend."""
+        """Returns a key of all properties on which the rows of an operation depend.
+
+        The choices of a plan also depend on the arguments of ``_choices_of``.
+        """
         axes, scatters = self.rules.sizes, self.rules.scatters
         read = tuple(
             (
