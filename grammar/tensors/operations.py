@@ -35,18 +35,23 @@ class Literal:
     dtype: str
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Literal) and str(self) == str(other)
+        return isinstance(other, Literal) and self.spelled == other.spelled
 
     def __hash__(self) -> int:
-        return hash(str(self))
+        return hash(self.spelled)
 
-    @property
+    @cached_property
     def type(self) -> Type:
         """The type, of rank 0."""
         return Type(self.dtype, ())
 
-    def __str__(self) -> str:
+    @cached_property
+    def spelled(self) -> str:
+        """The number and its type: ``0.5:f32``."""
         return f"{_spell_number(self.value)}:{self.dtype}"
+
+    def __str__(self) -> str:
+        return self.spelled
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,13 @@ Operand = Value | Literal
 
 
 class OperationForm:
-    """The common form of operations that differ only in the names of their values."""
+    """The common form of operations that differ only in the names of their values.
+
+    ``facts`` has what was computed for the form, by the function that computed it.
+    """
+
+    def __init__(self) -> None:
+        self.facts: dict[object, Any] = {}
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from math import prod
 
 from hierarchies import InputError
+
+MOST_DIMENSIONS = 64
+MOST_ELEMENTS = 2**63
+"""The range of a 64-bit index."""
 
 
 class ReductionKind(Enum):
@@ -100,7 +104,7 @@ class Sharding:
         """The axes that cut a dimension, by dimensions."""
         return tuple(chain.from_iterable(self.dimensions))
 
-    @property
+    @cached_property
     def axes(self) -> tuple[str, ...]:
         """The axes that occur; along all other axes the value is replicated."""
         return (*self.cutting, *(axis for _, axis in self.partial))
@@ -134,23 +138,7 @@ class Sharding:
         A flat axis is the minor-most flat axis. Raises InputError if other flat axes have another
         lead.
         """
-        rest = self.without(axis)
-        match along:
-            case None:
-                return rest
-            case ReductionKind():
-                return replace(rest, partial=(*rest.partial, (along, axis)))
-            case Flat(lead):
-                if rest.flat and rest.lead != lead:
-                    problem = f"{self.spelled()} flat from dimension {lead}, too"
-                    raise InputError(problem, hint="all flat axes cut one flattened block")
-                return replace(rest, flat=(*rest.flat, axis), lead=lead)
-            case Split(dimension):
-                cut = (
-                    (*axes, axis) if at == dimension else axes
-                    for at, axes in enumerate(rest.dimensions)
-                )
-                return replace(rest, dimensions=tuple(cut))
+        return _laid(self, axis, along)
 
     def unflattened(self) -> Sharding:
         """Return the same sharding, but replicated along the flat axes."""
@@ -185,14 +173,32 @@ class Sharding:
         return f"{{{','.join(rest)}}}" if rest else ""
 
 
+@lru_cache(maxsize=2**14)
+def _laid(sharding: Sharding, axis: str, along: AxisSharding) -> Sharding:
+    # Cached because the values of a step have few shardings, each of them many times.
+    rest = sharding.without(axis)
+    match along:
+        case None:
+            return rest
+        case ReductionKind():
+            return replace(rest, partial=(*rest.partial, (along, axis)))
+        case Flat(lead):
+            if rest.flat and rest.lead != lead:
+                problem = f"{sharding.spelled()} flat from dimension {lead}, too"
+                raise InputError(problem, hint="all flat axes cut one flattened block")
+            return replace(rest, flat=(*rest.flat, axis), lead=lead)
+        case Split(dimension):
+            cut = (
+                (*axes, axis) if at == dimension else axes
+                for at, axes in enumerate(rest.dimensions)
+            )
+            return replace(rest, dimensions=tuple(cut))
+
+
+@lru_cache(maxsize=MOST_DIMENSIONS)
 def replicated_sharding(rank: int) -> Sharding:
     """Return the sharding of a value that every device holds in full."""
     return Sharding(((),) * rank)
-
-
-MOST_DIMENSIONS = 64
-MOST_ELEMENTS = 2**63
-"""The range of a 64-bit index."""
 
 
 @dataclass(frozen=True)

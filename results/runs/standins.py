@@ -15,7 +15,7 @@ from results.runs.cases import RUNTIME, Case
 from synth.step.emit import LANGUAGES, ProgramSection, split_sections
 from synth.step.redistribution import pad_move
 from synth.step.sharding import LocalOperation, RedistributedValue
-from synth.step.sharding.program import Key, keys_made_by
+from synth.step.sharding.program import Key
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _lines(case: Case, section: ProgramSection, ends: Mapping[int, str]) -> Iter
                 yield f"begun.pop({begun[id(one)]})()"
             else:
                 yield from _calls(case, one)
-        for key in keys_made_by(one):
+        for key in one.keys_made:
             for other in early.get(key, ()):
                 begun[id(other)] = str(len(begun))
                 *first, last = _calls(case, other)

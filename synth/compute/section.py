@@ -101,10 +101,14 @@ def section_estimate(
     """
     if not section.rest:
         return section.measured
-    estimates = [
-        *_products(section, device, scores),
-        *_fused_kernel(section, device, scores),
-    ]
+    arguments = (section, device, scores)
+    return _estimate_whole(section, [*_products(*arguments), *_fused_kernel(*arguments)])
+
+
+def _estimate_whole(section: Section, estimates: Sequence[Estimate]) -> Estimate:
+    """Returns the seconds of a section from the estimates of its operations."""
+    if not section.rest:
+        return section.measured
     if section.measured == NOTHING:
         return sum_estimates_of_section(estimates)
     return sum_estimates_of_section(
@@ -114,21 +118,20 @@ def section_estimate(
 
 def section_parts(
     section: Section, device: Device, scores: Collection[Shape] = ()
-) -> tuple[Estimate, Estimate]:
-    """Returns the seconds of a section's products, and of all other operations.
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Returns the seconds of a section, of its products, and of all other operations.
 
     A measured total is divided in the ratio of the estimates. Raises as ``section_estimate``.
     """
     arguments = (section, device, scores)
-    parts = (
-        sum_estimates_of_section(_products(*arguments)),
-        sum_estimates_of_section(_fused_kernel(*arguments)),
-    )
+    products, others = [*_products(*arguments)], [*_fused_kernel(*arguments)]
+    whole = _estimate_whole(section, [*products, *others])
+    parts = sum_estimates_of_section(products), sum_estimates_of_section(others)
     if section.measured == NOTHING:
-        return parts
-    whole, estimate = section_estimate(*arguments), sum(part.seconds for part in parts)
+        return whole, *parts
+    estimate = sum(part.seconds for part in parts)
     share = parts[0].seconds / estimate if estimate else 0.0
-    return whole.times(share), whole.times(1.0 - share)
+    return whole, whole.times(share), whole.times(1.0 - share)
 
 
 def sum_estimates_of_section(estimates: Iterable[Estimate]) -> Estimate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from grammar.tensors.sharding import AxisSharding, Flat, ReductionKind, Split
 
@@ -80,6 +81,18 @@ class Row:
     operands: tuple[AxisSharding, ...]
     results: tuple[AxisSharding, ...]
     factor: Factor | None = None
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """The hash, cached because rows are keys of many lookups."""
+        return hash((self.operands, self.results, self.factor))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle without the hash, which differs between processes."""
+        return Row, (self.operands, self.results, self.factor)
 
     def __str__(self) -> str:
         """Returns ``[0, R] -> [sum]``."""

@@ -31,8 +31,6 @@ from synth.step.sharding.program import (
     EVERYWHERE,
     MICROBATCH_PHASES,
     Key,
-    keys_made_by,
-    keys_read_by,
 )
 
 ONCE_PHASES = (StepPhase.BEFORE, StepPhase.AFTER)
@@ -153,7 +151,7 @@ def _complete_outputs(
     placed = list(zip(program.instructions, places, strict=True))
     homes = program.homes or (EVERYWHERE,) * len(program.inputs)
     stage_of = {value.name: home for value, home in zip(step.graph.inputs, homes, strict=True)}
-    stage_of |= {key[0]: place.stage for done, place in placed for key in keys_made_by(done)}
+    stage_of |= {key[0]: place.stage for done, place in placed for key in done.keys_made}
     outputs = []
     for output, sharding in zip(step.graph.outputs, program.outputs, strict=True):
         whole = replace(sharding, partial=())
@@ -193,7 +191,7 @@ class _SectionBuilder:
             elif (remaining := self._added(instruction, place)) is not None:
                 phase = Phase(place.stage, place.when, self._turn(remaining, place))
                 self.instructions[phase].append(remaining)
-                self.there.update(((place.stage, key), phase) for key in keys_made_by(remaining))
+                self.there.update(((place.stage, key), phase) for key in remaining.keys_made)
         transfers = [
             SectionTransfer(sent.value, sent.sharding, source, target)
             for sent, source in self.sent
@@ -241,12 +239,12 @@ class _SectionBuilder:
         self, instruction: LocalOperation | RedistributedValue, place: InstructionPlace
     ) -> int:
         """Returns the turn of work done once: the latest turn of its inputs from other stages."""
-        made = (self._made(place.stage, key) for key in keys_read_by(instruction))
+        made = (self._made(place.stage, key) for key in instruction.keys_read)
         turns = [phase.turn for phase in made if phase and phase.when is place.when]
         return max(turns, default=0) if place.when in ONCE_PHASES else 0
 
     def _send(self, sent: SentValue, when: StepPhase) -> None:
-        [key] = keys_read_by(sent)
+        [key] = sent.keys_read
         made = self._made(sent.source, key)
         turn = made.turn if made and made.when is when else 0
         self.sent.append((sent, Phase(sent.source, when, turn)))
@@ -258,17 +256,17 @@ class _SectionBuilder:
         """Returns the section before which a value must have arrived."""
         if source.when in ONCE_PHASES:
             return Phase(sent.target, source.when, source.turn + 1)
-        [key] = keys_read_by(sent)
+        [key] = sent.keys_read
         for when in _LATER_PHASES[source.when]:
             phase = Phase(sent.target, when)
-            if any(key in keys_read_by(reader) for reader in self.instructions.get(phase, ())):
+            if any(key in reader.keys_read for reader in self.instructions.get(phase, ())):
                 return phase
         return None
 
     def _wanted(self) -> set[Key]:
         """Returns values that another section reads, and the outputs of the step."""
         keys = {(v.name, sharding) for v, sharding in self.outputs if isinstance(v, Value)}
-        keys.update(key for sent, _ in self.sent for key in keys_read_by(sent))
+        keys.update(key for sent, _ in self.sent for key in sent.keys_read)
         keys.update(self.sums.values())
         for instructions in self.instructions.values():
             keys.update(_list_reads(instructions))
@@ -281,7 +279,7 @@ class _SectionBuilder:
             dict.fromkeys(
                 key
                 for instruction in instructions
-                for key in keys_made_by(instruction)
+                for key in instruction.keys_made
                 if key in wanted
             )
         )
@@ -305,7 +303,7 @@ class _SectionBuilder:
                 key
                 for sent, source in self.sent
                 if (source.stage, source.when) == (phase.stage, when)
-                for key in keys_read_by(sent)
+                for key in sent.keys_read
             )
         for key in keys:
             made = self._made(phase.stage, key)
@@ -318,6 +316,6 @@ def _list_reads(instructions: Iterable[LocalOperation | RedistributedValue]) -> 
     own: set[Key] = set()
     reads: dict[Key, None] = {}
     for instruction in instructions:
-        reads |= dict.fromkeys(key for key in keys_read_by(instruction) if key not in own)
-        own.update(keys_made_by(instruction))
+        reads |= dict.fromkeys(key for key in instruction.keys_read if key not in own)
+        own.update(instruction.keys_made)
     return list(reads)

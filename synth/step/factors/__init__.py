@@ -32,7 +32,7 @@ Over two axes an operation has a row for each: here one cuts the batch, one the 
 
 from synth.primitives.factor import Cut, Factor, Index, Offset, Row
 from synth.step.factors.parts import OperationPart, part_of, part_parameters
-from synth.step.factors.rows import list_all_rows, list_rows
+from synth.step.factors.rows import find_all_rows, list_all_rows, list_rows
 from synth.step.factors.several_axes import OperationSharding, match_rows, shard_operation
 from synth.step.factors.table import factors_of
 
@@ -45,6 +45,7 @@ __all__ = [
     "OperationSharding",
     "Row",
     "factors_of",
+    "find_all_rows",
     "list_all_rows",
     "list_rows",
     "match_rows",

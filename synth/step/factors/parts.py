@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TypeVar
 
 from grammar.tensors.operations import Literal, Operand, Operation, Parameter, Value
 from grammar.tensors.sharding import Sharding, Type, part_shape
@@ -17,9 +16,8 @@ from synth.primitives.factor import Factor, Index, Offset
 from synth.primitives.parameters import parse_numbers, read_entry, read_numbers
 from synth.primitives.rules.indexed import NUMBERS
 from synth.step.factors.flat import FILL_PRIMITIVE, SUM_PRIMITIVE
+from synth.step.factors.forms import cache_by_form
 from synth.step.factors.several_axes import OperationSharding
-
-T = TypeVar("T", Value, Operand)
 
 
 @dataclass(frozen=True)
@@ -30,21 +28,59 @@ class OperationPart:
     offset: Offset | None = None
 
 
+@dataclass(frozen=True)
+class _PartForm:
+    """The common form of the parts of operations that differ only in the names of their values."""
+
+    operands: tuple[Type, ...]
+    results: tuple[Type, ...]
+    parameters: tuple[tuple[str, Parameter], ...]
+    offset: Offset | None
+
+
 def part_of(
     operation: Operation, how: OperationSharding, sizes: Mapping[str, int]
 ) -> OperationPart:
     """Returns the part of an operation that a device computes, given the shardings."""
+    forms, key = _part_forms(operation), (how, tuple(sizes.items()))
+    if key not in forms:
+        forms[key] = _part_form(operation, how, sizes)
+    form = forms[key]
+    operands = tuple(
+        operand if isinstance(operand, Literal) else Value(operand.name, kind)
+        for operand, kind in zip(operation.operands, form.operands, strict=True)
+    )
+    results = tuple(
+        Value(value.name, kind) for value, kind in zip(operation.results, form.results, strict=True)
+    )
+    whole = operation
+    part = Operation(
+        whole.primitive, operands, results, form.parameters, whole.body, line=whole.line
+    )
+    return OperationPart(part, form.offset)
+
+
+@cache_by_form
+def _part_forms(operation: Operation) -> dict[object, _PartForm]:
+    """Returns the forms of parts known so far, by shardings and sizes of axes."""
+    return {}
+
+
+def _part_form(operation: Operation, how: OperationSharding, sizes: Mapping[str, int]) -> _PartForm:
     counts = {factor: prod(sizes[axis] for axis in axes) for factor, axes in how.factors.items()}
     extents = {factor: factor.size // parts for factor, parts in counts.items()}
 
-    def parts(values: Sequence[T], shardings: Sequence[Sharding]) -> tuple[T, ...]:
-        return tuple(_part(*pair, sizes) for pair in zip(values, shardings, strict=True))
+    def parts(values: Sequence[Operand], shardings: Sequence[Sharding]) -> tuple[Type, ...]:
+        return tuple(
+            Type(value.type.dtype, part_shape(value.type, sharding, sizes))
+            for value, sharding in zip(values, shardings, strict=True)
+        )
 
-    part = replace(
-        operation,
-        operands=parts(operation.operands, how.operands),
-        results=parts(operation.results, how.results),
-        parameters=part_parameters(operation, extents),
+    part = _PartForm(
+        parts(operation.operands, how.operands),
+        parts(operation.results, how.results),
+        part_parameters(operation, extents),
+        None,
     )
     if any(sharding.flat for sharding in (*how.operands, *how.results)):
         return _flat_part(operation, part, how, sizes)
@@ -53,15 +89,15 @@ def part_of(
         for factor, axes in how.factors.items()
         if factor.index is not None
     )
-    return OperationPart(part, next(offsets, None))
+    return replace(part, offset=next(offsets, None))
 
 
 def _flat_part(
-    operation: Operation, part: Operation, how: OperationSharding, sizes: Mapping[str, int]
-) -> OperationPart:
+    operation: Operation, part: _PartForm, how: OperationSharding, sizes: Mapping[str, int]
+) -> _PartForm:
     parameters, offset = dict(part.parameters), None
     if operation.primitive == FILL_PRIMITIVE:
-        parameters["shape"] = part.results[0].type.shape
+        parameters["shape"] = part.results[0].shape
     if operation.primitive == SUM_PRIMITIVE:
         flat = how.operands[0]
         kept = (axis for axis in read_numbers(operation, "axes") if axis < flat.lead)
@@ -70,7 +106,7 @@ def _flat_part(
         size = prod(block[flat.lead :])
         extent = -(-size // prod(sizes[axis] for axis in flat.flat))
         offset = Offset(Index.PADDING, flat.flat, flat.lead, extent, size)
-    return OperationPart(replace(part, parameters=tuple(parameters.items())), offset)
+    return replace(part, parameters=tuple(parameters.items()), offset=offset)
 
 
 def part_parameters(
@@ -111,10 +147,3 @@ def _entry(operation: Operation, factor: Factor) -> int:
     place = factor.operands[0]
     assert place is not None, factor
     return read_entry(operation, NUMBERS, key).index(place)
-
-
-def _part(operand: T, sharding: Sharding, sizes: Mapping[str, int]) -> T:
-    if isinstance(operand, Literal):
-        return operand
-    shape = part_shape(operand.type, sharding, sizes)
-    return Value(operand.name, Type(operand.type.dtype, shape))

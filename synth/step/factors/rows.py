@@ -29,6 +29,12 @@ def list_all_rows(operation: Operation) -> tuple[Row, ...]:
     return (*list_rows(operation), *flat_rows(operation))
 
 
+@cache_by_form
+def find_all_rows(operation: Operation) -> frozenset[Row]:
+    """Returns the rows of ``list_all_rows``, to look rows up."""
+    return frozenset(list_all_rows(operation))
+
+
 def _partial_rows(operation: Operation) -> tuple[Row, ...]:
     """Returns the distinct rows along one axis with partial operands and no factor.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from grammar.tensors.operations import Operation
@@ -30,7 +31,19 @@ class OperationSharding:
     results: tuple[Sharding, ...]
     rows: tuple[tuple[str, Row], ...]
 
-    @property
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """The hash, cached because parts of operations are looked up by their shardings."""
+        return hash((self.operands, self.results, self.rows))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle without the hash, which differs between processes."""
+        return OperationSharding, (self.operands, self.results, self.rows)
+
+    @cached_property
     def factors(self) -> dict[Factor, tuple[str, ...]]:
         """The factors that are cut, with their axes, major to minor."""
         factors: dict[Factor, tuple[str, ...]] = {}
@@ -49,10 +62,8 @@ def shard_operation(
     divide a factor, if two factors need the number of the part, or if a value would be partial of
     two kinds.
     """
-    legal = list_all_rows(operation) if by_axis else ()
-    chosen = ((axis, legal.index(row) if row in legal else row) for axis, row in by_axis.items())
     cache = _cache_of(operation)
-    key = tuple(chosen), tuple(sizes.items())
+    key = tuple(by_axis.items()), tuple(sizes.items())
     if key not in cache:
         cache[key] = _shard_operation(operation, by_axis, sizes)
     return cache[key]
@@ -60,7 +71,7 @@ def shard_operation(
 
 @cache_by_form
 def _cache_of(operation: Operation) -> dict[object, OperationSharding]:
-    """Returns the shardings known so far, by indices of rows along axes and sizes of axes."""
+    """Returns the shardings known so far, by rows along axes and sizes of axes."""
     return {}
 
 

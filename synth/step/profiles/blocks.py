@@ -20,7 +20,7 @@ from synth.step.factors import OperationSharding
 from synth.step.redistribution import MoveKind
 from synth.step.sharding import LocalOperation, RedistributedValue, SentValue, StepProgram
 from synth.step.sharding.plan import scan_operands_of
-from synth.step.sharding.program import Key, keys_made_by, keys_read_by
+from synth.step.sharding.program import Key
 
 _REDUCING = (MoveKind.ALL_REDUCE, MoveKind.REDUCE_SCATTER)
 
@@ -79,7 +79,7 @@ def _blocks(
     last = defaultdict[Key, int](lambda: end if keeps else -1)
     if not keeps:
         for at, instruction in enumerate(instructions):
-            last |= dict.fromkeys(keys_read_by(instruction), at)
+            last |= dict.fromkeys(instruction.keys_read, at)
         last |= {
             (value.name, sharding): end for value, sharding in made if isinstance(value, Value)
         }
@@ -107,7 +107,7 @@ def _blocks(
             yield from cut()
         else:
             positions.append(at)
-            if any(key[0] in sent for key in keys_made_by(instruction)):
+            if any(key[0] in sent for key in instruction.keys_made):
                 yield from cut()
     yield from cut()
 
@@ -124,8 +124,8 @@ def _block(
     made: dict[Key, Value] = {}
     for instruction in done:
         values = _values(instruction)
-        inputs |= {key: values[key[0]] for key in keys_read_by(instruction) if key not in made}
-        made |= {key: values[key[0]] for key in keys_made_by(instruction) if key not in inputs}
+        inputs |= {key: values[key[0]] for key in instruction.keys_read if key not in made}
+        made |= {key: values[key[0]] for key in instruction.keys_made if key not in inputs}
     needed = [key for key in made if last[key] > positions[-1]]
     return OperationBlock(
         tuple(done),

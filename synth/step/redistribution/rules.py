@@ -12,7 +12,6 @@ padding, so that no block contains whole blocks of the other cut.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import combinations, permutations
 
 from grammar.tensors.sharding import ReductionKind, Sharding
@@ -166,4 +165,4 @@ def _append_axes(sharding: Sharding, dimension: int, axes: tuple[str, ...]) -> S
 def _replace_dimension(sharding: Sharding, dimension: int, axes: tuple[str, ...]) -> Sharding:
     dimensions = list(sharding.dimensions)
     dimensions[dimension] = axes
-    return replace(sharding, dimensions=tuple(dimensions))
+    return Sharding(tuple(dimensions), sharding.partial, sharding.flat, sharding.lead)

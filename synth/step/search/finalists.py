@@ -338,8 +338,8 @@ class _WrittenCandidate:
         self.kinds = measured.kinds if profile else None
 
         def computing(section: Section) -> Estimate:
-            whole = rooflines(section)
-            self.parts[whole.seconds] = rooflines.parts(section)
+            whole, products, others = rooflines.parts(section)
+            self.parts[whole.seconds] = products, others
             return whole
 
         self.sources = build_sources(computing, self.network)

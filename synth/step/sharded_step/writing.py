@@ -33,7 +33,7 @@ from synth.step.sharding import (
     StepProgram,
 )
 from synth.step.sharding.plan import TIME
-from synth.step.sharding.program import EVERYWHERE, keys_made_by, keys_read_by
+from synth.step.sharding.program import EVERYWHERE
 
 
 def write_sharded_step(step: Step, plan: Plan, program: StepProgram) -> ShardedStep:
@@ -69,7 +69,7 @@ def _group_by_stage(step: Step, program: StepProgram) -> tuple[StepProgram, list
             for stage in stages[:: -1 if when in (StepPhase.BACKWARD, StepPhase.WEIGHT) else 1]:
                 waiting = []
                 for instruction, place in remaining:
-                    read = keys_read_by(instruction)
+                    read = instruction.keys_read
                     is_ready = all(available & {(stage, key), (EVERYWHERE, key)} for key in read)
                     if place.stage != stage or not is_ready:
                         waiting.append((instruction, place))
@@ -78,7 +78,7 @@ def _group_by_stage(step: Step, program: StepProgram) -> tuple[StepProgram, list
                     if isinstance(instruction, SentValue):
                         available.update((instruction.target, key) for key in read)
                     else:
-                        available.update((stage, key) for key in keys_made_by(instruction))
+                        available.update((stage, key) for key in instruction.keys_made)
                 remaining = waiting
     places = tuple(place for _, place in order)
     instructions = tuple(instruction for instruction, _ in order)

@@ -21,7 +21,7 @@ from grammar.tensors.sharding import (
     replicated_sharding,
 )
 from hierarchies import InputError
-from synth.step.factors import OperationSharding, list_all_rows, shard_operation
+from synth.step.factors import OperationSharding, find_all_rows, list_all_rows, shard_operation
 from synth.step.redistribution.paths import CostPriority
 from synth.step.same import IdentityKey
 from synth.step.sharding.layers.prepared import prepare_step
@@ -34,8 +34,6 @@ from synth.step.sharding.program import (
     RedistributedValue,
     StepPhase,
     StepProgram,
-    keys_made_by,
-    keys_read_by,
 )
 from synth.step.sharding.stages import check_order, check_stages
 from synth.step.sharding.together.buckets import group_buckets
@@ -49,6 +47,13 @@ def apply(step: Step, plan: Plan) -> StepProgram:
     axes that do not divide a value, rows that an operation does not have, an operation that would
     need all microbatches at once, and stages that wait for each other or have no operations.
     """
+    return _apply(IdentityKey(step), IdentityKey(plan))
+
+
+@lru_cache(maxsize=8)
+def _apply(step_key: IdentityKey[Step], plan_key: IdentityKey[Plan]) -> StepProgram:
+    # Cached: a plan that is simulated is applied for its scores, for its profile and for its tasks.
+    step, plan = step_key.one, plan_key.one
     check_order(plan)
     ready = prepare_step(step, plan)
     program, phases = apply_with_phases(ready, plan)
@@ -216,7 +221,7 @@ class _DeviceProgram:
 
     def write(self, instruction: LocalOperation | RedistributedValue, late: bool) -> None:
         """Appends an instruction and records its phase, from which its outputs are available."""
-        read, made = keys_read_by(instruction), keys_made_by(instruction)
+        read, made = instruction.keys_read, instruction.keys_made
         in_time = any(TIME in sharding.axes for _, sharding in (*read, *made))
         repeated = not late and (in_time or not self.passing.isdisjoint(read))
         direction = StepPhase.BACKWARD if self.backward else StepPhase.FORWARD
@@ -266,14 +271,15 @@ def _microbatch_error(value: Operand, where: str) -> InputError:
 
 
 def _check_rows(operation: Operation, chosen: Rows) -> None:
-    legal = list_all_rows(operation) if chosen else ()
+    legal = find_all_rows(operation) if chosen else ()
     names = [axis for axis, _ in chosen]
     for axis, row in chosen:
         if row not in legal or names.count(axis) > 1:
             raise InputError(
                 f"{operation.primitive} has no row {row} along axis {axis!r}",
                 where=operation.line,
-                hint=f"it has {'; '.join(map(str, legal))}: choose one for each axis",
+                hint=f"it has {'; '.join(map(str, list_all_rows(operation)))}: choose one for each "
+                "axis",
             )
 
 

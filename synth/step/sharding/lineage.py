@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
 from grammar.tensors.sharding import dtype_bytes
 from synth.step.factors import Factor
+from synth.step.same import IdentityKey
 from synth.step.sharding.plan import scan_operands_of
 
 Places = frozenset[int]
@@ -70,8 +72,15 @@ def find_masters(step: Step) -> frozenset[str]:
     return frozenset(name for name, copied in narrowed.items() if copied) - widely_read
 
 
-def find_updated(step: Step) -> set[str]:
+def find_updated(step: Step) -> frozenset[str]:
     """Returns gradients, new parameters and moments, and the elementwise results between them."""
+    return _find_updated(IdentityKey(step))
+
+
+@lru_cache(maxsize=16)
+def _find_updated(key: IdentityKey[Step]) -> frozenset[str]:
+    # Cached because the update, each bucket and the casts of a step all ask for them.
+    step = key.one
     makers = {value.name: op for op in step.graph.operations for value in op.results}
     found: set[str] = set()
     for out, _ in step.updates:
@@ -88,7 +97,7 @@ def find_updated(step: Step) -> set[str]:
                     for operand in maker.operands
                     if isinstance(operand, Value) and operand.type.shape == value.type.shape
                 ]
-    return found
+    return frozenset(found)
 
 
 def find_widened_dtypes(step: Step) -> frozenset[str]:

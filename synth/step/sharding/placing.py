@@ -24,8 +24,6 @@ from synth.step.sharding.program import (
     SentValue,
     StepPhase,
     StepProgram,
-    keys_made_by,
-    keys_read_by,
 )
 
 
@@ -52,11 +50,11 @@ def _delay_updates(program: StepProgram) -> StepProgram:
     places = list(program.places)
     for at in reversed(range(len(places))):
         instruction = program.instructions[at]
-        made = keys_made_by(instruction)
+        made = instruction.keys_made
         if places[at].when is StepPhase.BEFORE and made and early.isdisjoint(made):
-            places[at] = replace(places[at], when=StepPhase.AFTER)
+            places[at] = places[at]._replace(when=StepPhase.AFTER)
         if places[at].when is not StepPhase.AFTER:
-            early.update(keys_read_by(instruction))
+            early.update(instruction.keys_read)
     return replace(program, places=tuple(places))
 
 
@@ -72,11 +70,11 @@ def _split_backward(program: StepProgram) -> StepProgram:
         if place.when is not StepPhase.BACKWARD:
             continue
         if isinstance(instruction, SentValue) or not waited.isdisjoint(
-            (place.stage, k) for k in keys_made_by(instruction)
+            (place.stage, k) for k in instruction.keys_made
         ):
-            waited.update((place.stage, key) for key in keys_read_by(instruction))
+            waited.update((place.stage, key) for key in instruction.keys_read)
         else:
-            places[at] = replace(place, when=StepPhase.WEIGHT)
+            places[at] = place._replace(when=StepPhase.WEIGHT)
     if all(place.when is not StepPhase.WEIGHT for place in places):
         raise InputError(
             "no gradient of weights is separate from the gradients for other stages, but the order "

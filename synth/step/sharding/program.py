@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
+from typing import NamedTuple
 
 from grammar.tensors.operations import EVERYWHERE as EVERYWHERE
 from grammar.tensors.operations import Operand, Operation, Value
@@ -21,6 +23,16 @@ class LocalOperation:
     how: OperationSharding
     body: StepProgram | None = None
 
+    @cached_property
+    def keys_read(self) -> tuple[Key, ...]:
+        """The keys of the operands that are values, in their order."""
+        return _keys(self.operation.operands, self.how.operands)
+
+    @cached_property
+    def keys_made(self) -> tuple[Key, ...]:
+        """The keys of the results."""
+        return _keys(self.operation.results, self.how.results)
+
 
 @dataclass(frozen=True)
 class RedistributedValue:
@@ -28,6 +40,16 @@ class RedistributedValue:
 
     value: Value
     path: RedistributionPath
+
+    @cached_property
+    def keys_read(self) -> tuple[Key, ...]:
+        """The key of the value before its redistribution."""
+        return ((self.value.name, self.path.source),)
+
+    @cached_property
+    def keys_made(self) -> tuple[Key, ...]:
+        """The key of the value after its redistribution."""
+        return ((self.value.name, self.path.target),)
 
 
 @dataclass(frozen=True)
@@ -39,6 +61,16 @@ class SentValue:
     source: int
     target: int
 
+    @property
+    def keys_read(self) -> tuple[Key, ...]:
+        """The key of the value, which is the same on both stages."""
+        return ((self.value.name, self.sharding),)
+
+    @property
+    def keys_made(self) -> tuple[Key, ...]:
+        """Nothing: the value is made available on another stage."""
+        return ()
+
 
 StepInstruction = LocalOperation | RedistributedValue | SentValue
 
@@ -46,31 +78,9 @@ Key = tuple[str, Sharding]
 """A value's name and sharding, which identify it in a program."""
 
 
-def keys_read_by(instruction: StepInstruction) -> list[Key]:
-    """Returns the keys that an instruction reads, in the order of its operands."""
-    match instruction:
-        case LocalOperation(operation, how):
-            return _keys(operation.operands, how.operands)
-        case RedistributedValue(value, path):
-            return [(value.name, path.source)]
-        case SentValue(value, sharding):
-            return [(value.name, sharding)]
-
-
-def keys_made_by(instruction: StepInstruction) -> list[Key]:
-    """Returns the keys that an instruction makes available on its own stage."""
-    match instruction:
-        case LocalOperation(operation, how):
-            return _keys(operation.results, how.results)
-        case RedistributedValue(value, path):
-            return [(value.name, path.target)]
-        case SentValue():
-            return []
-
-
-def _keys(values: Sequence[Operand], shardings: Sequence[Sharding]) -> list[Key]:
+def _keys(values: Sequence[Operand], shardings: Sequence[Sharding]) -> tuple[Key, ...]:
     pairs = zip(values, shardings, strict=True)
-    return [(value.name, sharding) for value, sharding in pairs if isinstance(value, Value)]
+    return tuple([(value.name, sharding) for value, sharding in pairs if isinstance(value, Value)])
 
 
 class StepPhase(Enum):
@@ -92,8 +102,7 @@ MICROBATCH_PHASES = (StepPhase.FORWARD, StepPhase.BACKWARD, StepPhase.WEIGHT)
 """The phases of a microbatch, in the order of its passes."""
 
 
-@dataclass(frozen=True)
-class InstructionPlace:
+class InstructionPlace(NamedTuple):
     """The stage and phase of an instruction; for a send, those of its source.
 
     ``EVERYWHERE`` marks values that each stage has or computes itself: batches, step count, masks.

@@ -25,7 +25,7 @@ from synth.step.sharding import (
     SentValue,
     StepProgram,
 )
-from synth.step.sharding.program import EVERYWHERE, Key, StepInstruction, keys_read_by
+from synth.step.sharding.program import EVERYWHERE, Key, StepInstruction
 from synth.step.simulation.kinds import BufferKind
 from synth.step.simulation.remade import RECOMPUTABLE, find_kernel_recomputed
 
@@ -265,7 +265,7 @@ class OperationGrouping:
                 source = (instruction.value.name, instruction.path.source)
                 roots[instruction.value.name, instruction.path.target] = roots.get(source, source)
                 continue
-            for key in keys_read_by(instruction):
+            for key in instruction.keys_read:
                 if key[0] not in constants and roots.get(key, key) not in made:
                     reads[roots.get(key, key)] = None
             for value, sharding in zip(
@@ -367,13 +367,13 @@ class _Readers:
 
     def __init__(self, instructions: Sequence[StepInstruction], ends: Collection[Key]) -> None:
         self.names: dict[str, int] = {}
-        read = chain.from_iterable(map(keys_read_by, instructions))
+        read = chain.from_iterable(instruction.keys_read for instruction in instructions)
         for name, _ in (*read, *ends):
             self.names[name] = self.names.get(name, 0) + 1
 
     def passed(self, instruction: StepInstruction) -> None:
         """Removes the reads of an instruction."""
-        for name, _ in keys_read_by(instruction):
+        for name, _ in instruction.keys_read:
             self.names[name] -= 1
             if not self.names[name]:
                 del self.names[name]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from synth.step.sharding import InstructionPlace, StepPhase
 from synth.step.sharding.program import EVERYWHERE, MICROBATCH_PHASES
@@ -21,8 +22,7 @@ BACKWARD_PHASES = MICROBATCH_PHASES[1:]
 """The halves of a backward pass."""
 
 
-@dataclass(frozen=True)
-class PassKey:
+class PassKey(NamedTuple):
     """A pass of a stage; ``turn``: for work done once, as in ``Task``."""
 
     stage: int

@@ -178,14 +178,13 @@ class PipelineTimeline:
             if span.action
             for key in span.keys
         }
+        firsts: dict[tuple[int, StepPhase], float] = {}
+        for (stage, when, _), span in span_of.items():
+            begin = span.begin_seconds
+            firsts[stage, when] = min(begin, firsts.get((stage, when), begin))
         for stage in stages:
             for when, kind, size, name in passes.accumulated(stage):
-                first = min(
-                    span.begin_seconds
-                    for (of, pass_when, _), span in span_of.items()
-                    if (of, pass_when) == (stage, when)
-                )
-                yield kind, first, end, size, name
+                yield kind, firsts[stage, when], end, size, name
             saved = _sum_by_kind(passes.saved(stage))
             for ((made, read), kind), size in saved.items():
                 for microbatch in range(self.order.microbatches):
@@ -251,7 +250,8 @@ class _PassGraph:
 
     If a last backward pass and the update are a single block, values for other stages are sent when
     the pass would have ended alone: the rest of the block is a task without a name. ``links``: the
-    links of its own rank that each task keeps busy, a pass on average.
+    links of its own rank that each task keeps busy, a pass on average. ``known``: the pass that was
+    timed of all passes with the same work, such as those of the stages in the middle.
     """
 
     passes: Passes
@@ -265,6 +265,7 @@ class _PassGraph:
     seconds: list[float] = field(default_factory=list)
     links: list[Occupancy] = field(default_factory=list)
     alone: dict[tuple[PassKey, ...], DeviceTimeline] = field(default_factory=dict)
+    known: dict[object, DeviceTimeline] = field(default_factory=dict)
     handed: float = 0.0
 
     def written(self) -> tuple[list[list[int]], list[list[int]], list[float]]:
@@ -297,10 +298,22 @@ class _PassGraph:
         self, number: int, name: str, keys: tuple[PassKey, ...], action: Action | None
     ) -> None:
         assert number == len(self.seconds)
-        if keys not in self.alone:
-            self.alone[keys] = simulate(self.passes.part(keys), self.taken)
         self.what[number] = (name, keys, action)
-        self._append_pass(self.alone[keys].seconds, keys)
+        self._append_pass(self._timed(keys).seconds, keys)
+
+    def _timed(self, keys: tuple[PassKey, ...]) -> DeviceTimeline:
+        """Returns the timeline of passes that run alone, as a single block."""
+        if keys not in self.alone:
+            device = self.passes.part(keys)
+            work = tuple(
+                (task.stream, task.seconds, task.before, task.issue, task.occupancy)
+                for task in device.tasks
+            )
+            if work not in self.known:
+                self.known[work] = simulate(device, self.taken)
+            timed = self.known[work]
+            self.alone[keys] = DeviceTimeline(device, timed.begins, timed.ends)
+        return self.alone[keys]
 
     def _append_pass(self, seconds: float, keys: tuple[PassKey, ...]) -> None:
         """Appends a pass, or the rest of one, with the links that ``keys`` keep busy on average."""
@@ -373,12 +386,11 @@ class _PassGraph:
             backward = last[1][-1:] == (PassKey(key.stage, self.passes.back[-1]),)
             if self.prompt and key.when is StepPhase.AFTER and not key.turn and backward:
                 together = (*last[1], key)
-                if together not in self.alone:
-                    self.alone[together] = simulate(self.passes.part(together), self.taken)
+                seconds = self._timed(together).seconds
                 self.what[queue[-1]] = (f"{last[0]} and update", together, last[2])
                 alone = self.alone[last[1]].seconds
                 places[key] = len(self.seconds)
-                self._append_pass(max(0.0, self.alone[together].seconds - alone), together)
+                self._append_pass(max(0.0, seconds - alone), together)
                 before.append([])
                 queue.append(places[key])
                 continue

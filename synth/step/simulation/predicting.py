@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from grammar.tensors.operations import Step
 from synth.compute import Estimate
+from synth.step.same import IdentityKey
 from synth.step.schedules import PipelineSchedule, TransferProtocol
 from synth.step.sharding import Plan, StepProgram, apply, prepare_step
 from synth.step.sharding.program import EVERYWHERE
@@ -143,19 +144,38 @@ class StepPrediction:
             yield from (span.row for span in self.run.ranks[rank])
 
 
+_NOTHING: Mapping[int, Estimate] = MappingProxyType({})
+"""No measurements."""
+
+
 def group_operations(
     plan: Plan,
     program: StepProgram,
     runtime: StepRuntime,
-    measured: Mapping[int, Estimate] = MappingProxyType({}),
+    measured: Mapping[int, Estimate] = _NOTHING,
 ) -> OperationGrouping:
     """Returns a grouping of operations into sections, to share if a program is timed repeatedly.
 
     ``measured``: seconds of operations of the same program object, as in ``OperationGrouping``.
     """
+    return _group_operations(
+        IdentityKey(plan), IdentityKey(program), runtime, IdentityKey(measured or _NOTHING)
+    )
+
+
+@lru_cache(maxsize=8)
+def _group_operations(
+    plan_key: IdentityKey[Plan],
+    program_key: IdentityKey[StepProgram],
+    runtime: StepRuntime,
+    measured: IdentityKey[Mapping[int, Estimate]],
+) -> OperationGrouping:
+    # Cached: a plan that is simulated is written twice, and its groups depend on no price. It is
+    # written first to list the collectives that are to be priced.
+    plan, program = plan_key.one, program_key.one
     unstored = find_scores(program, plan.parts) if runtime.flash else ()
     return grouping_of(
-        plan, runtime.overlap, whole=runtime.whole, unstored=unstored, measured=measured
+        plan, runtime.overlap, whole=runtime.whole, unstored=unstored, measured=measured.one
     )
 
 
@@ -164,7 +184,7 @@ def write_plan(
     plan: Plan,
     sources: Sources,
     runtime: StepRuntime,
-    measured: Mapping[int, Estimate] = MappingProxyType({}),
+    measured: Mapping[int, Estimate] = _NOTHING,
 ) -> DeviceTasks:
     """Writes the tasks of a plan as a runtime executes it; ``measured``: as for grouping."""
     program = apply(step, plan)

@@ -33,8 +33,6 @@ from synth.step.sharding.program import (
     MICROBATCH_PHASES,
     Key,
     StepInstruction,
-    keys_made_by,
-    keys_read_by,
 )
 
 KEPT_COST, WRITE_COST, READ_COST = 16, 18, 2
@@ -129,7 +127,7 @@ def find_recomputed(
                 if not instruction.path.requests(sizes):
                     made_of[key] = ((instruction.value.name, instruction.path.source),)
             case LocalOperation():
-                operation, read = instruction.operation, tuple(keys_read_by(instruction))
+                operation, read = instruction.operation, instruction.keys_read
                 for value, sharding in zip(operation.results, instruction.how.results, strict=True):
                     alone = operation.primitive in MULTIPLIED or operation.body is not None
                     known[value.name, sharding] = (KEPT_COST if alone else WRITE_COST) * bytes_of(
@@ -250,9 +248,10 @@ class _Kernels:
         count = 0
         places = program.places or (None,) * len(program.instructions)
         for at, (instruction, place) in enumerate(zip(program.instructions, places, strict=True)):
-            read, made = keys_read_by(instruction), keys_made_by(instruction)
-            self._types |= {value.name: value.type for value in _values_of(instruction)}
-            self._last |= dict.fromkeys((*read, *made), at)
+            read, made = instruction.keys_read, instruction.keys_made
+            self._types.update(_types_in(instruction))
+            self._last.update(dict.fromkeys(read, at))
+            self._last.update(dict.fromkeys(made, at))
             alone = _is_alone(instruction, self._sizes)
             if alone:
                 count += 1
@@ -304,10 +303,9 @@ def _is_alone(instruction: StepInstruction, sizes: Mapping[str, int]) -> bool:
             return True
 
 
-def _values_of(instruction: StepInstruction) -> Iterator[Value]:
+def _types_in(instruction: StepInstruction) -> dict[str, Type]:
+    """Returns the types of the values of an instruction, by name."""
     if not isinstance(instruction, LocalOperation):
-        yield instruction.value
-        return
-    for value in (*instruction.operation.operands, *instruction.operation.results):
-        if isinstance(value, Value):
-            yield value
+        return {instruction.value.name: instruction.value.type}
+    values = (*instruction.operation.operands, *instruction.operation.results)
+    return {value.name: value.type for value in values if isinstance(value, Value)}

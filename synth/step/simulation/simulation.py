@@ -101,7 +101,7 @@ class DeviceTimeline:
         numbers = range(len(self.device.tasks))
         return sum(self.took(task) for task in numbers if not self.device.tasks[task].request)
 
-    @property
+    @cached_property
     def occupancy(self) -> Occupancy:
         """What all tasks together keep busy, as shares of the whole time."""
         busy = sum_by_name(

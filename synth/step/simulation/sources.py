@@ -28,8 +28,8 @@ class Rooflines:
     def __call__(self, section: Section) -> Estimate:
         return section_estimate(section, self.device, self.scores)
 
-    def parts(self, section: Section) -> tuple[Estimate, Estimate]:
-        """Returns estimates of a section's products of matrices, and of the rest of it."""
+    def parts(self, section: Section) -> tuple[Estimate, Estimate, Estimate]:
+        """Returns estimates of a section, of its products of matrices, and of the rest of it."""
         return section_parts(section, self.device, self.scores)
 
 

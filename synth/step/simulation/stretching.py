@@ -49,7 +49,8 @@ def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
             numbers[number, stage] = len(buffers)
             maker = places[buffer.maker, stage] if buffer.maker >= 0 else -1
             home = stage if buffer.maker < 0 else buffer.home
-            buffers.append(replace(buffer, maker=maker, home=home))
+            kept = buffer.kept
+            buffers.append(Buffer(buffer.name, buffer.kind, buffer.size_bytes, maker, kept, home))
 
     def renumber(
         known: dict[tuple[int, int], int], old: Sequence[int], stage: int
@@ -59,7 +60,7 @@ def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
 
     copied = tuple(
         task._replace(
-            place=replace(task.place, stage=stage),
+            place=task.place._replace(stage=stage),
             before=renumber(places, task.before, stage),
             reads=renumber(numbers, task.reads, stage),
         )

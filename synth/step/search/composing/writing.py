@@ -124,5 +124,5 @@ def _split_passes(undivided: DeviceTasks, layers: bool) -> DeviceTasks:
         if passes_begun >= 2 and not inside_before and update_buffers.intersection(task.reads):
             when = StepPhase.AFTER
             update_buffers.update(made_by[number])
-        tasks.append(task._replace(place=replace(task.place, when=when)))
+        tasks.append(task._replace(place=task.place._replace(when=when)))
     return replace(undivided, tasks=tuple(tasks))

@@ -18,12 +18,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import itemgetter
 
 from grammar.tensors.operations import Graph, Operation, Step, Value
 from grammar.tensors.sharding import AxisSharding, Flat, Sharding, Split
 from hierarchies import InputError
-from synth.step.factors import Factor, Row, list_all_rows, list_rows, shard_operation
+from synth.step.factors import (
+    Factor,
+    OperationSharding,
+    Row,
+    factors_of,
+    list_all_rows,
+    list_rows,
+    shard_operation,
+)
 from synth.step.sharding.following.costs import GROWING_PRIMITIVES, needs_masks, price_row
 from synth.step.sharding.following.known import KnownValues, Rules, Wishes
 from synth.step.sharding.following.trimming import trim_cuts
@@ -61,7 +70,24 @@ def follow(step: Step, inputs: Sequence[Sharding], rules: Rules) -> Cuts:
     }
     wishes = _ends(step.graph, ends)
     known = KnownValues(step.graph, rules, frozenset(batch), lineage, wishes, firm)
-    return trim_cuts(step, _RowChooser(known).follow(inputs), rules.sizes)
+    sizes = tuple(rules.sizes.items())
+    chosen = _choices_of(sizes, rules.holding, rules.scatters, known.batch)
+    return trim_cuts(step, _RowChooser(known, chosen).follow(inputs), rules.sizes)
+
+
+_Choices = dict[object, tuple[Rows, OperationSharding]]
+"""The rows of operations and their shardings, by the situations in which they were chosen."""
+
+
+@lru_cache(maxsize=8)
+def _choices_of(
+    sizes: tuple[tuple[str, int], ...],
+    holding: frozenset[str],
+    scatters: frozenset[str],
+    batch: frozenset[str],
+) -> _Choices:
+    # Recipes that differ in recompute, or in what they store, have most situations in common.
+    return {}
 
 
 def _places(sharding: Sharding, axis: str) -> frozenset[int]:
@@ -82,12 +108,12 @@ def _ends(graph: Graph, ends: Mapping[int, Sharding]) -> Wishes:
 class _RowChooser:
     """Chooses the rows of a graph, one operation after the other.
 
-    ``chosen`` caches rows by situation, and ``followed`` the cuts of bodies, because stages are
+    ``chosen`` caches choices by situation, and ``followed`` the cuts of bodies, because stages are
     alike, and so are weights of the same shape.
     """
 
     known: KnownValues
-    chosen: dict[object, Rows] = field(default_factory=dict)
+    chosen: _Choices
     followed: dict[object, tuple[KnownValues, Cuts]] = field(default_factory=dict)
 
     @property
@@ -110,12 +136,12 @@ class _RowChooser:
         return Cuts(tuple(inputs), chosen)
 
     def _rows(self, operation: Operation) -> Rows:
-        factors = [row.factor for row in list_rows(operation) if row.factor is not None]
-        situation = self._situation(operation)
+        factors, situation = factors_of(operation), self._situation(operation)
         if situation not in self.chosen:
-            self.chosen[situation] = self._choose(operation, factors)
-        chosen = self.chosen[situation]
-        how = shard_operation(operation, dict(chosen), self.rules.sizes)
+            rows = self._choose(operation, factors)
+            how = shard_operation(operation, dict(rows), self.rules.sizes)
+            self.chosen[situation] = rows, how
+        chosen, how = self.chosen[situation]
         self.lineage.done(operation, factors)
         for value, sharding in zip(operation.results, how.results, strict=True):
             self.known.make(value, sharding)
@@ -124,7 +150,10 @@ class _RowChooser:
         return chosen
 
     def _situation(self, operation: Operation) -> object:
-        """Returns a key of all properties on which the rows of an operation depend."""
+        """Returns a key of all properties on which the rows of an operation depend.
+
+        The choices of a plan also depend on the arguments of ``_choices_of``.
+        """
         axes, scatters = self.rules.sizes, self.rules.scatters
         read = tuple(
             (

@@ -13,6 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 from grammar.tensors.operations import Graph, Operand, Operation, Step, Value
@@ -20,6 +21,7 @@ from grammar.tensors.sharding import Type
 from hierarchies import InputError
 from synth.step.factors import Factor, factors_of
 from synth.step.factors.parts import part_parameters
+from synth.step.same import IdentityKey
 from synth.step.sharding.plan import scan_operands_of
 from synth.step.sharding.recipes import share_layers, spell_shares
 
@@ -54,6 +56,13 @@ def split_layers(
 
 def find_stacks(step: Step) -> frozenset[str]:
     """Returns the values whose first dimension is layers: the stacks of loops over parameters."""
+    return _find_stacks(IdentityKey(step))
+
+
+@lru_cache(maxsize=16)
+def _find_stacks(key: IdentityKey[Step]) -> frozenset[str]:
+    # Cached because recipes, buckets and the reader of a stage all ask for the stacks of a step.
+    step = key.one
     joined = _join_dimensions(step.graph)
     roots = {
         joined.root((value.name, 0))

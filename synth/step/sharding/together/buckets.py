@@ -29,8 +29,6 @@ from synth.step.sharding.program import (
     RedistributedValue,
     SentValue,
     StepProgram,
-    keys_made_by,
-    keys_read_by,
 )
 
 BucketKey = tuple[object, ...]
@@ -126,7 +124,7 @@ def _depths(program: StepProgram, sums: Collection[int]) -> Mapping[int, int]:
     below: dict[Key, int] = {}
     depths: dict[int, int] = {}
     for at, instruction in enumerate(program.instructions):
-        depth = max((below.get(key, 0) for key in keys_read_by(instruction)), default=0)
+        depth = max((below.get(key, 0) for key in instruction.keys_read), default=0)
         if at in sums:
             depths[at], depth = depth, depth + 1
         for key in _keys_provided_by(instruction):
@@ -182,7 +180,7 @@ def _find_sums(
     Only the first redistribution of a gradient counts, because a plan refers to it by the
     gradient's name.
     """
-    updated = find_updated(step)
+    updated = {*find_updated(step)}
     for at, moved in enumerate(program.instructions):
         if not isinstance(moved, RedistributedValue) or moved.value.name not in updated:
             continue
@@ -208,7 +206,7 @@ def group_buckets(program: StepProgram, plan: Plan) -> StepProgram:
 def _group_members(
     program: StepProgram, names: tuple[str, ...], sizes: Mapping[str, int]
 ) -> StepProgram:
-    places = [_place(program, name, sizes) for name in names]
+    places = _find_sent(program, names, sizes)
     keys = {_key(program, at) for at in places}
     if len(keys) > 1:
         problem = f"{', '.join(names)} are not redistributed in the same way"
@@ -235,16 +233,22 @@ def _group_members(
     )
 
 
-def _place(program: StepProgram, name: str, sizes: Mapping[str, int]) -> int:
+def _find_sent(program: StepProgram, names: Sequence[str], sizes: Mapping[str, int]) -> list[int]:
+    """Returns the index of the first instruction that sends each value."""
+    found: dict[str, int] = {}
+    wanted = frozenset(names)
     for at, instruction in enumerate(program.instructions):
         if (
             isinstance(instruction, RedistributedValue)
-            and instruction.value.name == name
+            and instruction.value.name in wanted
             and instruction.path.requests(sizes)
         ):
-            return at
-    problem = f"{name} is in a bucket but not redistributed"
-    raise InputError(problem, where="plan", hint="a bucket contains only gradients that are sent")
+            found.setdefault(instruction.value.name, at)
+    if missing := [name for name in names if name not in found]:
+        problem = f"{missing[0]} is in a bucket but not redistributed"
+        hint = "a bucket contains only gradients that are sent"
+        raise InputError(problem, where="plan", hint=hint)
+    return [found[name] for name in names]
 
 
 def _key(program: StepProgram, at: int) -> BucketKey:
@@ -272,17 +276,19 @@ def _can_be_joined(moved: LocalOperation | RedistributedValue | SentValue) -> bo
 def _find_dependencies(program: StepProgram, places: Collection[int]) -> set[int]:
     """Returns the instructions between members on which members depend, with their buckets."""
     of_bucket = {at: bucket for bucket in program.buckets for at in bucket}
-    needed = {key for at in places for key in keys_read_by(program.instructions[at])}
+    needed = {key for at in places for key in program.instructions[at].keys_read}
     found: set[int] = set()
     for at in reversed(range(min(places), max(places))):
         if not needed.isdisjoint(_keys_provided_by(program.instructions[at])):
             for member in of_bucket.get(at, (at,)):
                 found.add(member)
-                needed.update(keys_read_by(program.instructions[member]))
+                needed.update(program.instructions[member].keys_read)
     return found
 
 
-def _keys_provided_by(instruction: LocalOperation | RedistributedValue | SentValue) -> list[Key]:
+def _keys_provided_by(
+    instruction: LocalOperation | RedistributedValue | SentValue,
+) -> Sequence[Key]:
     """Returns the keys that an instruction makes available on any stage."""
     is_send = isinstance(instruction, SentValue)
-    return keys_read_by(instruction) if is_send else keys_made_by(instruction)
+    return instruction.keys_read if is_send else instruction.keys_made

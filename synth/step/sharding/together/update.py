@@ -21,8 +21,6 @@ from synth.step.sharding.program import (
     SentValue,
     StepPhase,
     StepProgram,
-    keys_made_by,
-    keys_read_by,
 )
 
 _Instruction = LocalOperation | RedistributedValue | SentValue
@@ -55,20 +53,20 @@ def update_of(step: Step, program: StepProgram, sizes: Mapping[str, int]) -> fro
         name
         for instruction in late
         if isinstance(instruction, LocalOperation)
-        for name, _ in keys_made_by(instruction)
+        for name, _ in instruction.keys_made
     )
 
 
 def _list_after_sums(
     program: StepProgram, sums: Collection[RedistributedValue]
 ) -> Iterator[_Instruction]:
-    summed = {key for instruction in sums for key in keys_read_by(instruction)}
+    summed = {key for instruction in sums for key in instruction.keys_read}
     for instruction, place in reversed([*zip(program.instructions, program.places, strict=True)]):
-        if summed.isdisjoint(keys_made_by(instruction)):
+        if summed.isdisjoint(instruction.keys_made):
             if place.when is StepPhase.AFTER:
                 yield instruction
         else:
-            summed.update(keys_read_by(instruction))
+            summed.update(instruction.keys_read)
 
 
 def _list_dependent(
@@ -76,17 +74,17 @@ def _list_dependent(
 ) -> Iterator[_Instruction]:
     inputs = zip(step.graph.inputs, program.inputs, step.roles, strict=True)
     late = {(value.name, sharding) for value, sharding, role in inputs if role == "moment"}
-    late.update(key for instruction in sums for key in keys_made_by(instruction))
-    early = {key for instruction in sums for key in keys_read_by(instruction)}
+    late.update(key for instruction in sums for key in instruction.keys_made)
+    early = {key for instruction in sums for key in instruction.keys_read}
     samples, others = _find_sample_values(step, program), list[_Instruction]()
     for instruction in program.instructions:
-        if late.isdisjoint(keys_read_by(instruction)):
+        if late.isdisjoint(instruction.keys_read):
             others.append(instruction)
         else:
-            late.update(keys_made_by(instruction))
+            late.update(instruction.keys_made)
             yield instruction
     for instruction in reversed(others):
-        made = keys_made_by(instruction)
+        made = instruction.keys_made
         scales = (
             isinstance(instruction, LocalOperation)
             and instruction.operation.primitive in MOMENT_PRIMITIVES
@@ -98,7 +96,7 @@ def _list_dependent(
         ):
             yield instruction
         else:
-            early.update(keys_read_by(instruction))
+            early.update(instruction.keys_read)
 
 
 def _find_sample_values(step: Step, program: StepProgram) -> set[Key]:
@@ -106,6 +104,6 @@ def _find_sample_values(step: Step, program: StepProgram) -> set[Key]:
     inputs = zip(step.graph.inputs, program.inputs, step.roles, strict=True)
     found = {(value.name, sharding) for value, sharding, role in inputs if role in SAMPLE_ROLES}
     for instruction in program.instructions:
-        if not found.isdisjoint(keys_read_by(instruction)):
-            found.update(keys_made_by(instruction))
+        if not found.isdisjoint(instruction.keys_read):
+            found.update(instruction.keys_made)
     return found

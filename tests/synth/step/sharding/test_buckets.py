@@ -19,7 +19,6 @@ from redistribution_proof import Proved, prove
 from sharded_steps import judge, mlp, on_one_device
 from synth.step.sharding import Plan, RedistributedValue, StepProgram, apply, parse_recipe, plan_of
 from synth.step.sharding.layers.apart import find_stacks
-from synth.step.sharding.program import keys_made_by, keys_read_by
 from synth.step.sharding.together.buckets import flatten_bucket
 from traced_steps import step
 
@@ -148,8 +147,8 @@ def test_buckets_of_any_size_wait_for_their_last_member(one: Step, size: int, ze
     for bucket in found.buckets:
         assert [*bucket] == [*range(bucket[0], bucket[-1] + 1)]
         members = [found.instructions[at] for at in bucket]
-        assert {key for m in members for key in keys_read_by(m)}.isdisjoint(
-            key for m in members for key in keys_made_by(m)
+        assert {key for m in members for key in m.keys_read}.isdisjoint(
+            key for m in members for key in m.keys_made
         )
 
 

@@ -12,14 +12,17 @@ from hierarchies import InputError
 from sharded_steps import in_float64, judge, mlp, on_one_device
 from synth.step.sharding import (
     LocalOperation,
+    Plan,
     Recipe,
     RedistributedValue,
     StepProgram,
     adapt_plan,
     apply,
+    expansion,
     parse_recipe,
     plan_of,
 )
+from synth.step.sharding.following import following
 from traced_steps import step
 
 
@@ -233,6 +236,27 @@ MIXED = (
     "data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=1",
     "data=2 tensor=2; batch over data; weights over tensor as Megatron; zero=3",
 )
+
+
+ALIKE = tuple(
+    f"data={data} tensor=2; batch over {batch}{zero}"
+    for data in (2, 4)
+    for batch in ("data", "data and tensor", "data; weights over tensor as Megatron")
+    for zero in ("", "; zero=3")
+)
+
+
+def test_recipes_that_share_choices_have_the_plans_they_have_alone() -> None:
+    """The choices of earlier recipes are kept; no later plan may depend on them."""
+    together = {text: _unkept_plan(text).cuts for text in ALIKE}
+    for text, cuts in together.items():
+        following._choices_of.cache_clear()
+        assert _unkept_plan(text).cuts == cuts, text
+
+
+def _unkept_plan(text: str) -> Plan:
+    expansion._plan_unbucketed.cache_clear()
+    return plan_of(step("gpt2-tiny"), parse_recipe(text))
 
 
 @pytest.mark.slow

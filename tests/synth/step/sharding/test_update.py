@@ -19,7 +19,6 @@ from synth.step.sharding import (
     prepare_step,
 )
 from synth.step.sharding.lineage import find_updated
-from synth.step.sharding.program import keys_made_by
 from synth.step.simulation import BufferKind, Overlap, write_device
 from synth.step.simulation.device import COMPUTE, DeviceTasks, Task
 from synth.step.simulation.groups import CAST
@@ -58,7 +57,7 @@ def test_it_is_what_is_done_after_all_microbatches(model: str, dtype: str, zero:
         for each, place in both
         if place.when is StepPhase.AFTER and isinstance(each, LocalOperation)
     )
-    known = {name for each in after for name, _ in keys_made_by(each)}
+    known = {name for each in after for name, _ in each.keys_made}
     assert whole.update <= divided.update <= known
     assert _primitives(one, divided.update - whole.update) <= {*LOSS}
     assert _primitives(one, known - divided.update) <= {"add_any", CAST}

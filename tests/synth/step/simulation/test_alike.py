@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import fields
 
 import pytest
 
@@ -141,7 +140,8 @@ def test_a_sharding_goes_to_another_process_without_its_hash() -> None:
     assert hash(one) == hash(Sharding((("data",), ()), ((ReductionKind.SUM, "tensor"),)))
     found = pickle.loads(pickle.dumps(one))
     assert found == one
-    assert vars(found).keys() == {each.name for each in fields(Sharding)}
+    assert "_hash" in vars(one)
+    assert "_hash" not in vars(found)
 
 
 def test_a_move_sends_where_some_device_must() -> None:

@@ -121,6 +121,16 @@ def _keys(passes: Passes, stage: int) -> list[PassKey]:
 
 
 @pytest.mark.parametrize("text", PLANS)
+def test_every_pass_has_the_times_that_it_has_alone(text: str) -> None:
+    """Passes with the same work are timed once."""
+    found = run(text)
+    for keys, timed in found.alone.items():
+        alone = simulate(found.passes.part(keys))
+        assert (timed.begins, timed.ends) == (alone.begins, alone.ends)
+        assert timed.device == alone.device
+
+
+@pytest.mark.parametrize("text", PLANS)
 def test_each_rank_s_time_is_computing_waiting_and_idling(text: str) -> None:
     found = run(text, handing=lambda size, *ends: 1e-6 + size * 1e-12)
     for rank, idle in enumerate(found.idle_shares):
