@@ -122,9 +122,14 @@ class CacheFolder:
                 yield status.st_mtime, status.st_size, Path(entry.path)
 
 
+def is_kept(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether anything is to be kept for later questions, in memory or on disk."""
+    return not unused.get() and environment.get(VARIABLE) != NONE
+
+
 def chosen_folder(environment: Mapping[str, str] = os.environ) -> CacheFolder | None:
     """Returns the folder of this process; None if nothing is to be kept."""
-    if unused.get() or environment.get(VARIABLE) == NONE:
+    if not is_kept(environment):
         return None
     path = environment.get(VARIABLE) or _user_folder(environment)
     return None if path is None else _open_folder(str(path))

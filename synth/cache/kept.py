@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from synth.cache.coding import Coding
-from synth.cache.folder import chosen_folder
+from synth.cache.folder import chosen_folder, is_kept
 
 T = TypeVar("T")
 
@@ -24,12 +24,12 @@ class KeptValues(Generic[T]):
 
     def find(self, key: str) -> T | None:
         """Returns a value; None if it is not kept, or if its entry cannot be read."""
-        folder = chosen_folder()
-        if folder is None:
+        if not is_kept():
             return None
         if (found := self._latest.get(key)) is not None:
             return found
-        if (text := folder.find(f"{self._kind} {key}")) is None:
+        folder = chosen_folder()
+        if folder is None or (text := folder.find(f"{self._kind} {key}")) is None:
             return None
         try:
             value: T = self._coding.decode(text)
@@ -40,8 +40,9 @@ class KeptValues(Generic[T]):
 
     def keep(self, key: str, value: T) -> None:
         """Keeps a value for later questions, of this process and of others."""
-        if (folder := chosen_folder()) is not None:
+        if is_kept():
             self._remember(key, value)
+        if (folder := chosen_folder()) is not None:
             folder.keep(f"{self._kind} {key}", self._coding.encode(value))
 
     def forget(self) -> None:

@@ -12,10 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import log2, prod
+from threading import local
 from typing import Protocol
 
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
+from synth.cache.coding import Coding
+from synth.cache.folder import is_kept
+from synth.cache.kept import KeptValues
 from synth.collective.price.bound import bound
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
@@ -37,10 +41,22 @@ SEGMENTS = (1, 4, 16, 64)
 MANY_BYTES = 2.0**40
 """Bytes of a collective so large that its latency is negligible."""
 
+SYSTEMS_KEPT = 4
+"""Number of systems whose prices a thread keeps in memory."""
+
+MOST_PROGRAMS = 2000
+"""The most programs in memory for a system: once there are more, its prices are forgotten."""
+
 Row = tuple[int, ...]
 
 Key = tuple[Goal, Row, int]
 """A goal, the row of its axes, and the exponent of its bytes as a power of 2."""
+
+
+KEPT = KeptValues[dict[Key, float]]("collectives", Coding(Goal), SYSTEMS_KEPT)
+"""Seconds of collectives on a system, as advised."""
+
+_THREAD = local()
 
 
 def axes_of(recipe: Recipe) -> tuple[Axis, ...]:
@@ -122,11 +138,11 @@ class Links(Protocol):
 class PricedLinks:
     """Prices of collectives as advised: the best programs, unproved, or the runtime's default.
 
-    Seconds are interpolated between priced sizes, which are cached.
+    Seconds are interpolated between priced sizes, which are cached in ``known``.
     """
 
     system: System
-    _known: dict[Key, float] = field(default_factory=dict)
+    known: dict[Key, float] = field(default_factory=dict)
     _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
     libraries: dict[Goal, Library] = field(default_factory=dict)
 
@@ -146,7 +162,7 @@ class PricedLinks:
     def unknown(self, goal: Goal, row: Row, size_bytes: float) -> list[Key]:
         """Returns the keys of a collective that are not priced yet."""
         keys = ((goal, row, power) for power in _powers(size_bytes))
-        return [key for key in keys if key not in self._known]
+        return [key for key in keys if key not in self.known]
 
     def learn(self, keys: Sequence[Key], crew: WorkControl) -> None:
         """Prices keys in as many processes as are allowed, until ``crew`` stops the work.
@@ -157,12 +173,12 @@ class PricedLinks:
             reduction = Reduction(place_alone(self.system, row), ("over",))
             self._programs.library(goal).paths(len(reduction.tree.digits))
         for seconds, key in zip(map_in_forks(self._found, keys, crew), keys, strict=False):
-            self._known[key] = seconds
+            self.known[key] = seconds
 
     def _at(self, key: Key) -> float:
-        if key not in self._known:
-            self._known[key] = self._found(key)
-        return self._known[key]
+        if key not in self.known:
+            self.known[key] = self._found(key)
+        return self.known[key]
 
     def _found(self, key: Key) -> float:
         goal, row, power = key
@@ -181,6 +197,46 @@ class PricedLinks:
                 price_transfer(transfer, self.system).seconds for transfer in transfers
             ]
         return self._handed[key]
+
+
+@dataclass(frozen=True)
+class SystemPrices:
+    """The prices of collectives on a system, which grow from question to question. Mutable."""
+
+    links: PricedLinks
+    bounds: BoundLinks
+    programs: ProgramPrices
+
+    @classmethod
+    def of(cls, system: System) -> SystemPrices:
+        """Returns prices with what is kept of the seconds of collectives."""
+        libraries: dict[Goal, Library] = {}
+        links = PricedLinks(system, {**(KEPT.find(repr(system)) or {})}, libraries=libraries)
+        programs = ProgramPrices(system, stripes=False, libraries=libraries)
+        return cls(links, BoundLinks(system), programs)
+
+    def keep(self) -> None:
+        """Keeps the seconds of collectives for later questions, if there are more than before."""
+        key, seconds = repr(self.links.system), self.links.known
+        if len(seconds) > len(KEPT.find(key) or {}):
+            KEPT.keep(key, {**seconds})
+
+
+def prices_on(system: System) -> SystemPrices:
+    """Returns the prices on a system that this thread has used last, or new ones.
+
+    A thread has its own, because searches read what they find before they write it.
+    """
+    if not is_kept():
+        return SystemPrices.of(system)
+    recent: dict[str, SystemPrices] = _THREAD.__dict__.setdefault("recent", {})
+    found = recent.pop(repr(system), None)
+    if found is None or found.programs.size > MOST_PROGRAMS:
+        found = SystemPrices.of(system)
+    recent[repr(system)] = found
+    while len(recent) > SYSTEMS_KEPT:
+        del recent[next(iter(recent))]
+    return found
 
 
 def _powers(size_bytes: float) -> tuple[int, int]:
