@@ -31,7 +31,9 @@ class Coding:
     def __init__(self, *classes: type) -> None:
         self._classes = {each.__name__: each for each in classes}
         assert len(self._classes) == len(classes), "two classes of one name"
-        self._fields = {each: [f.name for f in fields(each)] for each in classes if _has(each)}
+        self._fields = {
+            each: [f.name for f in fields(each)] for each in classes if is_dataclass(each)
+        }
 
     def encode(self, value: Any) -> str:
         """Returns the text of a value. Raises TypeError for a class that is not listed."""
@@ -43,10 +45,6 @@ class Coding:
             return _Reader(self._classes).read(json.loads(text))
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-
-
-def _has(each: type) -> bool:
-    return is_dataclass(each)
 
 
 class _Writer:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from synth.cache.choice import VARIABLE, is_kept, user_folder
 from synth.cache.edition import edition
 
 MOST_BYTES = 256 * 2**20
@@ -28,15 +27,7 @@ MOST_BYTES = 256 * 2**20
 LEFT_SHARE = 0.75
 """The share of ``MOST_BYTES`` that is left when entries are removed."""
 
-VARIABLE = "COLLSYNTH_CACHE"
-"""The environment variable with the folder to use, or ``NONE``."""
-
-NONE = "none"
-
 _ENDING, _PARTIAL = ".collsynth", "collsynth-partial-"
-
-unused: ContextVar[bool] = ContextVar("unused", default=False)
-"""Whether nothing is to be kept or read: ``--no-cache``."""
 
 log = logging.getLogger("collsynth")
 
@@ -122,16 +113,11 @@ class CacheFolder:
                 yield status.st_mtime, status.st_size, Path(entry.path)
 
 
-def is_kept(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether anything is to be kept for later questions, in memory or on disk."""
-    return not unused.get() and environment.get(VARIABLE) != NONE
-
-
 def chosen_folder(environment: Mapping[str, str] = os.environ) -> CacheFolder | None:
     """Returns the folder of this process; None if nothing is to be kept."""
     if not is_kept(environment):
         return None
-    path = environment.get(VARIABLE) or _user_folder(environment)
+    path = environment.get(VARIABLE) or user_folder(environment)
     return None if path is None else _open_folder(str(path))
 
 
@@ -139,23 +125,6 @@ def chosen_folder(environment: Mapping[str, str] = os.environ) -> CacheFolder | 
 def _open_folder(path: str) -> CacheFolder:
     """One object for each folder, so that a process warns once."""
     return CacheFolder(Path(path))
-
-
-def _user_folder(
-    environment: Mapping[str, str] = os.environ, platform: str = sys.platform
-) -> Path | None:
-    """Returns the folder for caches of this program, by the convention of the platform."""
-    try:
-        home = Path(environment.get("HOME") or Path.home())
-    except RuntimeError:  # a user without a home
-        return None
-    if platform == "win32":
-        local = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
-        return local / "collsynth" / "Cache"
-    if platform == "darwin":
-        return home / "Library" / "Caches" / "collsynth"
-    given = environment.get("XDG_CACHE_HOME", "")
-    return (Path(given) if Path(given).is_absolute() else home / ".cache") / "collsynth"
 
 
 def _name(key: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from threading import Lock
 from typing import Generic, TypeVar
 
+from synth.cache.choice import is_kept
 from synth.cache.coding import Coding
-from synth.cache.folder import chosen_folder, is_kept
+from synth.cache.folder import chosen_folder
 
 T = TypeVar("T")
 

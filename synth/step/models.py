@@ -34,9 +34,7 @@ MOST_UNROLLED = 256
 STEPS_KEPT = 32
 """Number of traced steps that are cached: tracing is slow, and users often ask about one model."""
 
-KEPT = KeptValues[Step](
-    "step", Coding(Step, Graph, Operation, Value, Literal, Type), STEPS_KEPT
-)
+KEPT = KeptValues[Step]("step", Coding(Step, Graph, Operation, Value, Literal, Type), STEPS_KEPT)
 """Traced steps of earlier questions: JAX is not imported for a step that is kept."""
 
 _JAX_SETTINGS = {

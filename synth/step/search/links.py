@@ -17,8 +17,8 @@ from typing import Protocol
 
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
+from synth.cache.choice import is_kept
 from synth.cache.coding import Coding
-from synth.cache.folder import is_kept
 from synth.cache.kept import KeptValues
 from synth.collective.price.bound import bound
 from synth.collective.ranking.library import Library
@@ -138,11 +138,11 @@ class Links(Protocol):
 class PricedLinks:
     """Prices of collectives as advised: the best programs, unproved, or the runtime's default.
 
-    Seconds are interpolated between priced sizes, which are cached in ``known``.
+    Seconds are interpolated between priced sizes, which are cached.
     """
 
     system: System
-    known: dict[Key, float] = field(default_factory=dict)
+    _known: dict[Key, float] = field(default_factory=dict)
     _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
     libraries: dict[Goal, Library] = field(default_factory=dict)
 
@@ -151,6 +151,11 @@ class PricedLinks:
         return ProgramPrices(
             self.system, segments=SEGMENTS, stripes=False, libraries=self.libraries
         )
+
+    @property
+    def known(self) -> dict[Key, float]:
+        """The seconds of the priced sizes."""
+        return self._known
 
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """See ``Links``; interpolated between two powers of 2 ** STEP."""
@@ -162,7 +167,7 @@ class PricedLinks:
     def unknown(self, goal: Goal, row: Row, size_bytes: float) -> list[Key]:
         """Returns the keys of a collective that are not priced yet."""
         keys = ((goal, row, power) for power in _powers(size_bytes))
-        return [key for key in keys if key not in self.known]
+        return [key for key in keys if key not in self._known]
 
     def learn(self, keys: Sequence[Key], crew: WorkControl) -> None:
         """Prices keys in as many processes as are allowed, until ``crew`` stops the work.
@@ -173,12 +178,12 @@ class PricedLinks:
             reduction = Reduction(place_alone(self.system, row), ("over",))
             self._programs.library(goal).paths(len(reduction.tree.digits))
         for seconds, key in zip(map_in_forks(self._found, keys, crew), keys, strict=False):
-            self.known[key] = seconds
+            self._known[key] = seconds
 
     def _at(self, key: Key) -> float:
-        if key not in self.known:
-            self.known[key] = self._found(key)
-        return self.known[key]
+        if key not in self._known:
+            self._known[key] = self._found(key)
+        return self._known[key]
 
     def _found(self, key: Key) -> float:
         goal, row, power = key
