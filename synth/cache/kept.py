@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from synth.cache.choice import is_kept
-from synth.cache.coding import Coding
+from synth.cache.codec import Codec
 from synth.cache.folder import chosen_folder
 
 T = TypeVar("T")
@@ -18,8 +18,8 @@ class KeptValues(Generic[T]):
     A key names all that the value depends on, other than the code.
     """
 
-    def __init__(self, kind: str, coding: Coding, most: int) -> None:
-        self._kind, self._coding, self._most = kind, coding, most
+    def __init__(self, kind: str, codec: Codec, most: int) -> None:
+        self._kind, self._codec, self._most = kind, codec, most
         self._latest: dict[str, T] = {}
         self._lock = Lock()
 
@@ -33,7 +33,7 @@ class KeptValues(Generic[T]):
         if folder is None or (text := folder.find(f"{self._kind} {key}")) is None:
             return None
         try:
-            value: T = self._coding.decode(text)
+            value: T = self._codec.decode(text)
         except ValueError:
             return None
         self._remember(key, value)
@@ -44,7 +44,7 @@ class KeptValues(Generic[T]):
         if is_kept():
             self._remember(key, value)
         if (folder := chosen_folder()) is not None:
-            folder.keep(f"{self._kind} {key}", self._coding.encode(value))
+            folder.keep(f"{self._kind} {key}", self._codec.encode(value))
 
     def forget(self) -> None:
         """Forgets the values in memory."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from grammar.tensors.operations import Graph, Literal, Operation, Step, Value
 from grammar.tensors.sharding import Type
 from hierarchies import InputError
-from synth.cache.coding import Coding
+from synth.cache.codec import Codec
 from synth.cache.edition import has_library
 from synth.cache.kept import KeptValues
 from synth.step.zoo.sizes import sizes_of
@@ -34,7 +34,7 @@ MOST_UNROLLED = 256
 STEPS_KEPT = 32
 """Number of traced steps that are cached: tracing is slow, and users often ask about one model."""
 
-KEPT = KeptValues[Step]("step", Coding(Step, Graph, Operation, Value, Literal, Type), STEPS_KEPT)
+KEPT = KeptValues[Step]("step", Codec(Step, Graph, Operation, Value, Literal, Type), STEPS_KEPT)
 """Traced steps of earlier questions: JAX is not imported for a step that is kept."""
 
 _JAX_SETTINGS = {

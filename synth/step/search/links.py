@@ -18,7 +18,7 @@ from typing import Protocol
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
 from synth.cache.choice import is_kept
-from synth.cache.coding import Coding
+from synth.cache.codec import Codec
 from synth.cache.kept import KeptValues
 from synth.collective.price.bound import bound
 from synth.collective.ranking.library import Library
@@ -53,7 +53,7 @@ Key = tuple[Goal, Row, int]
 """A goal, the row of its axes, and the exponent of its bytes as a power of 2."""
 
 
-KEPT = KeptValues[dict[Key, float]]("collectives", Coding(Goal), SYSTEMS_KEPT)
+KEPT = KeptValues[dict[Key, float]]("collectives", Codec(Goal), SYSTEMS_KEPT)
 """Seconds of collectives on a system, as advised."""
 
 _THREAD = local()

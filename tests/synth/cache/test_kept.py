@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from synth.cache.choice import VARIABLE
-from synth.cache.coding import Coding
+from synth.cache.codec import Codec
 from synth.cache.folder import CacheFolder
 from synth.cache.kept import KeptValues
 
 
 def values(most: int = 2) -> KeptValues[tuple[int, ...]]:
-    return KeptValues("numbers", Coding(), most)
+    return KeptValues("numbers", Codec(), most)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_value_is_found_in_memory_and_by_others(folder: CacheFolder) -> None:
     first.keep("key", value)
     assert first.find("key") is value
     assert values().find("key") == value
-    assert KeptValues("others", Coding(), 2).find("key") is None
+    assert KeptValues("others", Codec(), 2).find("key") is None
 
 
 def test_memory_is_bounded_and_the_disk_has_the_rest(folder: CacheFolder) -> None:

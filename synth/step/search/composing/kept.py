@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from grammar import Goal
 from hierarchies.devices import Device
-from synth.cache.coding import Coding
+from synth.cache.codec import Codec
 from synth.cache.kept import KeptValues
 from synth.step.search.composing.halves import strip_stages
 from synth.step.search.composing.inside import Inside, ModelPart, PartCollective, PassWork
@@ -23,7 +23,7 @@ INSIDES_KEPT = 2048
 """Number of insides in memory; one takes about 10 kB."""
 
 KEPT = KeptValues[Inside](
-    "inside", Coding(Inside, PassWork, PartCollective, ModelPart, StepPhase, Goal), INSIDES_KEPT
+    "inside", Codec(Inside, PassWork, PartCollective, ModelPart, StepPhase, Goal), INSIDES_KEPT
 )
 
 

@@ -84,11 +84,11 @@ def test_insides_that_are_kept_are_those_that_are_written_out(folder: Path, pins
             assert CODING.encode(recalled[key]) == CODING.encode(inside)
 
 
-@pytest.mark.parametrize("model", ["mixtral-tiny", "lstm", "resnet50", "mlp"])
+@pytest.mark.parametrize("model", ["mixtral-tiny", "lstm", "resnet50"])
 def test_other_models_are_kept_as_well(folder: Path, model: str) -> None:
-    _, written = fill(job(model))
+    _, written = fill(job(model), "remat=no zero=1")
     forget()
-    assert fill(job(model)) == [[], written]
+    assert fill(job(model), "remat=no zero=1") == [[], written]
 
 
 OTHERS: list[dict[str, Any]] = [{"batch": 64}, {"batch": 16}, {"system": "dgx-h100:4"}]
@@ -111,8 +111,8 @@ def test_another_batch_or_machine_needs_what_differs_alone(
 
 def test_other_rates_need_other_insides(folder: Path) -> None:
     """The memory of a pass depends on which tasks overlap, and so on their seconds."""
-    wanted, written = fill(job())
-    others, of_others = fill(job(device="a100"))
+    wanted, written = fill(job(), "zero=0 remat=no")
+    others, of_others = fill(job(device="A100 SXM4 80 GB"), "zero=0 remat=no")
     assert others == wanted
     assert of_others != written
 
@@ -142,7 +142,7 @@ class Store:
 @pytest.mark.parametrize("kept", [False, True])
 def test_insides_that_cannot_be_written_out_together_are_all_refused(kept: bool) -> None:
     """As without a cache: what is found of a group does not make the rest of it valid."""
-    [inside, *_] = fill(job())[1].values()
+    [inside, *_] = fill(job(), "zero=0 remat=no")[1].values()
     asked: list[Sequence[int]] = []
 
     def refuse(within: Recipe, counts: Sequence[int]) -> Sequence[Inside]:
@@ -163,25 +163,23 @@ def test_a_step_that_is_kept_is_the_step_that_was_traced(folder: Path) -> None:
         forget()
         again = zoo_step(*given)
         assert again is not traced
-        assert again == traced
-        assert str(again) == str(traced)  # with the user's lines, which == does not look at
+        text = models.KEPT._coding.encode(traced)  # has the user's lines, which == passes over
+        assert models.KEPT._coding.encode(again) == text
+        assert str(again) == str(traced)
 
 
 QUESTIONS: list[dict[str, Any]] = [
-    {"system": "dgx-h100:2", "model": "gpt2-tiny", "explain": "tensor=4"},
-    {"system": "dgx-h100:2", "model": "gpt2-tiny", "batch": 64, "pin": "zero=1"},
-    {"system": "dgx-h100:1", "model": "mixtral-tiny", "batch": 32},
-    {"system": "dgx-h100:1", "model": "resnet50", "batch": 64},
-    {"system": "dgx-h100:1", "model": "mlp"},
+    {"model": "gpt2-tiny", "batch": 16, "pin": "zero=1 remat=no", "explain": "tensor=4"},
+    {"model": "gpt2-tiny", "batch": 32, "pin": "zero=1 remat=no pipe=2"},
+    {"model": "lstm", "batch": 64, "pin": "zero=0"},
 ]
 
 
 def answer(question: dict[str, Any]) -> str:
-    asked = parse_question(VERBS["plan"].question, question)
+    asked = parse_question(VERBS["plan"].question, {"system": "dgx-h100:1", **question})
     return json.dumps(VERBS["plan"].answer(asked, Watcher()).body, allow_nan=False)
 
 
-@pytest.mark.slow
 def test_answers_are_the_same_with_and_without(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +193,6 @@ def test_answers_are_the_same_with_and_without(
     assert [answer(question) for question in QUESTIONS] == alone
 
 
-@pytest.mark.slow
 def test_damaged_entries_are_written_again(folder: Path) -> None:
     expected = answer(QUESTIONS[0])
     entries = {path: path.read_bytes() for path in folder.iterdir()}
@@ -210,7 +207,7 @@ def test_damaged_entries_are_written_again(folder: Path) -> None:
 ASKING = """
 import json, sys
 import synth
-answer = synth.plan("dgx-h100:1", model="gpt2-tiny", batch=32)
+answer = synth.plan("dgx-h100:1", model="gpt2-tiny", batch=16, pin="zero=0 remat=no")
 print(answer.model_dump_json())
 print("jax" in sys.modules)
 """
@@ -222,7 +219,6 @@ def start() -> subprocess.Popen[str]:
     return subprocess.Popen(words, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
 
 
-@pytest.mark.slow
 def test_processes_at_once_and_after_one_another(folder: Path) -> None:
     """A process that finds everything does not import JAX."""
     at_once = [process.communicate() for process in [start(), start()]]

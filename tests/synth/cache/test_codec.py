@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.cache.coding import Coding
+from synth.cache.codec import Codec
 
 
 class Color(Enum):
@@ -31,7 +31,7 @@ class Node:
     inner: Any = ()
 
 
-CODING = Coding(Color, Pair, Node)
+CODEC = Codec(Color, Pair, Node)
 ATOMS = (
     st.none()
     | st.booleans()
@@ -60,26 +60,26 @@ def spelled(value: object) -> str:
 
 @given(VALUES)
 def test_values_come_back_as_they_were(value: object) -> None:
-    again = CODING.decode(CODING.encode(value))
+    again = CODEC.decode(CODEC.encode(value))
     assert again == value
     assert spelled(again) == spelled(value)
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf, -0.0, 0.1 + 0.2, 5e-324, 2**70])
 def test_numbers_keep_every_bit(value: float) -> None:
-    assert spelled(CODING.decode(CODING.encode(value))) == spelled(value)
+    assert spelled(CODEC.decode(CODEC.encode(value))) == spelled(value)
 
 
 @pytest.mark.parametrize("value", [np.float64(0.1), np.int64(7), np.bool_(True)])
 def test_numbers_of_numpy_become_plain_ones(value: Any) -> None:
-    again = CODING.decode(CODING.encode((value,)))[0]
+    again = CODEC.decode(CODEC.encode((value,)))[0]
     assert again == value
     assert type(again) in (float, int, bool)
 
 
 def test_an_object_that_is_shared_is_shared_again() -> None:
     shared = Node("a", (1, 2))
-    first, second = CODING.decode(CODING.encode((Node("b", shared), shared))), shared
+    first, second = CODEC.decode(CODEC.encode((Node("b", shared), shared))), shared
     assert first[0].inner is first[1]
     assert first[1] == second
 
@@ -91,14 +91,25 @@ class Stranger:
 
 def test_other_classes_are_not_written() -> None:
     with pytest.raises(TypeError, match="Stranger"):
-        CODING.encode(Node("a", Stranger("b")))
+        CODEC.encode(Node("a", Stranger("b")))
 
 
 @pytest.mark.parametrize(
     "text",
-    ['{"Stranger":["b"]}', '{"Node":[1,2,3]}', '{"Color":"GREEN"}', '{"again":0}', "{}", "[", ""]
-    + ['{"Node":["a"],"Pair":[1]}', '{"mapping":[1]}', '{"bytes":"?"}', '{"bytes":1}'],
+    [
+        '{"Stranger":["b"]}',
+        '{"Node":[1,2,3]}',
+        '{"Color":"GREEN"}',
+        '{"again":0}',
+        "{}",
+        "[",
+        "",
+        '{"Node":["a"],"Pair":[1]}',
+        '{"mapping":[1]}',
+        '{"bytes":"?"}',
+        '{"bytes":1}',
+    ],
 )
 def test_what_is_no_value_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        CODING.decode(text)
+        CODEC.decode(text)

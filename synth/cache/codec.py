@@ -11,20 +11,22 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from math import inf, nan
 from typing import Any
 
 import numpy as np
 
 _ATOMS = (bool, int, float, str, type(None))
+_CONSTANTS = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
+"""Each is one object, as ``==`` compares tuples with nan by identity."""
 _MAPPING, _BYTES, _AGAIN = "mapping", "bytes", "again"
 
 
-class Coding:
+class Codec:
     """The text form of values that consist of ``classes``.
 
-    >>> from fractions import Fraction
-    >>> coding = Coding()
-    >>> coding.decode(coding.encode({("a", 1): (0.1, b"x")}))
+    >>> codec = Codec()
+    >>> codec.decode(codec.encode({("a", 1): (0.1, b"x")}))
     {('a', 1): (0.1, b'x')}
     """
 
@@ -42,7 +44,7 @@ class Coding:
     def decode(self, text: str) -> Any:
         """Returns the value of a text. Raises ValueError if it is the text of no value."""
         try:
-            return _Reader(self._classes).read(json.loads(text))
+            return _Reader(self._classes).read(json.loads(text, parse_constant=_CONSTANTS.get))
         except (TypeError, KeyError, IndexError, AttributeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
