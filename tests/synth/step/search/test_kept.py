@@ -13,9 +13,11 @@ import pytest
 
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+import synth
 from hierarchies import InputError, load
 from hierarchies.devices import device_named
 from results.speedup.perfect import Several
+from synth import verbs
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.cache.choice import NONE, VARIABLE
@@ -40,6 +42,7 @@ def forget() -> None:
         each.forget()
     models._recall_zoo.cache_clear()
     vars(links._THREAD).clear()
+    verbs.ANSWERS.forget()
 
 
 @pytest.fixture
@@ -191,6 +194,18 @@ def test_answers_are_the_same_with_and_without(
     assert [answer(question) for question in QUESTIONS[::-1]] == alone[::-1]
     forget()
     assert [answer(question) for question in QUESTIONS] == alone
+
+
+def test_a_plan_asked_twice_is_computed_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = synth.plan("dgx-h100:1", **QUESTIONS[0])
+    expected = first.model_dump_json()
+    first.plans.clear()
+    watched = synth.plan("dgx-h100:1", **QUESTIONS[0], watcher=Watcher())
+    monkeypatch.setattr("synth.ask.planning.plan_step", None)
+    again = synth.plan("dgx-h100:1", **QUESTIONS[0])
+    assert again.model_dump_json() == watched.model_dump_json() == expected
 
 
 def test_damaged_entries_are_written_again(folder: Path) -> None:
