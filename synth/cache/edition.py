@@ -9,6 +9,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import time
 
 ROOT = Path(__file__).parents[2]
 """The folder with the packages."""
@@ -28,14 +29,20 @@ _ENDINGS = (".py", ".lark", ".toml", ".jinja")
 _LIBRARIES = ("collsynth", "numpy", "scipy", "jax", "jaxlib")
 
 
+_LOADED = time()
+
+
 @cache
 def edition() -> str:
-    """Returns the versions and 16 hex digits of the sources.
+    """Returns the versions and 16 hex digits of the sources; "" if these changed since the start.
 
-    The digest covers contents, not times: two checkouts of one commit share what they keep.
+    The digest covers contents, not times: two checkouts of one commit share what they keep. A
+    server that runs on while its code is replaced must not keep results under the new name.
     """
     digest = sha256()
     for file in _list_files():
+        if file.stat().st_ctime > _LOADED:
+            return ""
         content = file.read_bytes()
         digest.update(f"{file.relative_to(ROOT)}\0{len(content)}\0".encode() + content)
     versions = "".join(f" {name}={_version(name)}" for name in _LIBRARIES)

@@ -114,8 +114,8 @@ class CacheFolder:
 
 
 def chosen_folder(environment: Mapping[str, str] = os.environ) -> CacheFolder | None:
-    """Returns the folder of this process; None if nothing is to be kept."""
-    if not is_kept(environment):
+    """Returns the folder of this process; None if nothing is to be kept on disk."""
+    if not is_kept(environment) or not edition():
         return None
     path = environment.get(VARIABLE) or user_folder(environment)
     return None if path is None else _open_folder(str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 from shutil import copytree
 
@@ -11,7 +12,9 @@ import pytest
 
 from synth.ask.identity.edition import sources
 from synth.cache import edition as module
+from synth.cache import folder as folder_module
 from synth.cache.edition import ROOT, SOURCES, edition
+from synth.cache.folder import chosen_folder
 
 
 def test_it_covers_all_that_a_plan_imports() -> None:
@@ -27,6 +30,7 @@ def test_it_changes_with_any_source(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for folder in SOURCES:
         copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "_LOADED", inf)
     assert edition.__wrapped__() == edition()
     for name in ("synth/step/models.py", "grammar/tensors/step.lark"):
         changed = tmp_path / name
@@ -36,6 +40,15 @@ def test_it_changes_with_any_source(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         changed.write_bytes(before)
     (tmp_path / "synth/step/fresh.py").touch()
     assert edition.__wrapped__() != edition()
+
+
+def test_code_that_is_replaced_while_it_runs_has_no_edition(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "_LOADED", 0.0)
+    monkeypatch.setattr(folder_module, "edition", edition.__wrapped__)
+    assert edition.__wrapped__() == ""
+    assert chosen_folder({"COLLSYNTH_CACHE": str(tmp_path)}) is None
 
 
 def test_every_process_finds_the_same() -> None:
