@@ -32,7 +32,7 @@ from synth.step.search.job import PlanningProblem
 from synth.step.search.pins import Pins
 from synth.step.sharding import Recipe
 
-CODING = insides.KEPT._coding
+CODING = insides.KEPT._codec
 ROOT = Path(__file__).parents[4]
 
 
@@ -166,8 +166,8 @@ def test_a_step_that_is_kept_is_the_step_that_was_traced(folder: Path) -> None:
         forget()
         again = zoo_step(*given)
         assert again is not traced
-        text = models.KEPT._coding.encode(traced)  # has the user's lines, which == passes over
-        assert models.KEPT._coding.encode(again) == text
+        text = models.KEPT._codec.encode(traced)  # has the user's lines, which == passes over
+        assert models.KEPT._codec.encode(again) == text
         assert str(again) == str(traced)
 
 
@@ -196,9 +196,7 @@ def test_answers_are_the_same_with_and_without(
     assert [answer(question) for question in QUESTIONS] == alone
 
 
-def test_a_plan_asked_twice_is_computed_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_asked_twice_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = synth.plan("dgx-h100:1", **QUESTIONS[0])
     expected = first.model_dump_json()
     first.plans.clear()
