@@ -7,17 +7,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from typing import Any
 
 from hierarchies import InputError
 from hierarchies.files.named_texts import to_sendable
+from synth.ask.answers.parts import Json
+from synth.ask.identity.canonical import canonical_text
 from synth.ask.questions.fields import flags_of
 from synth.ask.questions.question import Question, parse_question
+from synth.ask.reply import Outcome
 from synth.ask.table import VERBS, judge
+from synth.cache.kept import LatestValues
 from synth.collective.ranking.request import Watcher
 from synth.search.heap import collect_garbage_seldom
+
+ANSWERS = LatestValues[str](16)
+"""The last plans of this process, as JSON: a caller may change what it was given."""
 
 
 def _verb_function(verb: str, name: str) -> Callable[..., Any]:
@@ -43,13 +51,27 @@ def _verb_function(verb: str, name: str) -> Callable[..., Any]:
         given = {keys_of[name]: value for name, value in arguments.items()}
         question = parse_question(entry.question, to_sendable(given))
         with collect_garbage_seldom():
-            reply = entry.answer(question, watcher or Watcher())
-        return judge(verb).validate_python(reply.body)
+            body = _answer(verb, question, watcher)
+        return judge(verb).validate_python(body)
 
     ask.__name__ = ask.__qualname__ = name
     ask.__doc__ = (entry.answer.__doc__ or "").strip()
     ask.__signature__ = signature  # type: ignore[attr-defined]
     return ask
+
+
+def _answer(verb: str, question: Question, watcher: Watcher | None) -> Json:
+    """Answers a question; a plan that nobody watches, and that was answered before, from memory."""
+    if verb != "plan" or watcher is not None:
+        return VERBS[verb].answer(question, watcher or Watcher()).body
+    key = canonical_text(verb, question)
+    if (known := ANSWERS.find(key)) is None:
+        reply = VERBS[verb].answer(question, Watcher())
+        known = json.dumps(reply.body, allow_nan=False)
+        if reply.outcome is not Outcome.PARTIAL:
+            ANSWERS.keep(key, known)
+    body: Json = json.loads(known)
+    return body
 
 
 def _signature(question: type[Question]) -> Signature:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from browsing import CHROMIUM, chromium
 from databases import Cluster, cluster
 from durations import Noter, mark
 from exhaustive import Recorder, Sample
+from synth.cache.choice import NONE, VARIABLE
 
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.register_profile(
@@ -26,6 +30,9 @@ settings.load_profile("house")
 
 # Its runner makes all commands anew for each one that a test runs; a program does so once.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
+
+_CACHE = pytest.StashKey[str]()
+"""The cache folder of the whole run, which the workers of xdist share."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,11 +53,25 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     gc.set_threshold(50_000, 20, 100)
     if hasattr(config, "workerinput"):
+        config.stash[_CACHE] = os.environ[VARIABLE]
         return
+    config.stash[_CACHE] = os.environ[VARIABLE] = mkdtemp(prefix="collsynth-tests-")
     if config.getoption("--record-exhaustive"):
         config.pluginmanager.register(Recorder())
     if config.getoption("--note-slow"):
         config.pluginmanager.register(Noter())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        rmtree(config.stash[_CACHE], ignore_errors=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Insides are kept from test to test, except by tests that change the code that makes them."""
+    changes = "monkeypatch" in getattr(item, "fixturenames", ())
+    os.environ[VARIABLE] = NONE if changes else item.config.stash[_CACHE]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ JAX is imported here, and only when a step is traced: saved steps are read witho
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,8 +17,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grammar.tensors.operations import Step
+from grammar.tensors.operations import Graph, Literal, Operation, Step, Value
+from grammar.tensors.sharding import Type
 from hierarchies import InputError
+from synth.cache.codec import Codec
+from synth.cache.edition import has_library
+from synth.cache.kept import KeptValues
 from synth.step.zoo.sizes import sizes_of
 
 if TYPE_CHECKING:
@@ -28,6 +33,20 @@ MOST_UNROLLED = 256
 
 STEPS_KEPT = 32
 """Number of traced steps that are cached: tracing is slow, and users often ask about one model."""
+
+KEPT = KeptValues[Step]("step", Codec(Step, Graph, Operation, Value, Literal, Type), STEPS_KEPT)
+"""Traced steps of earlier questions: JAX is not imported for a step that is kept."""
+
+_JAX_SETTINGS = {
+    "jax_enable_x64": False,
+    "jax_numpy_dtype_promotion": "standard",
+    "jax_default_matmul_precision": None,
+    "jax_default_prng_impl": "threefry2x32",
+    "jax_enable_custom_prng": False,
+    "jax_softmax_custom_jvp": False,
+    "jax_disable_jit": False,
+}
+"""Settings of JAX that change what is traced, and their usual values."""
 
 LEAST_JAX = (0, 10)
 
@@ -55,12 +74,34 @@ def zoo_step(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> 
 
     Repeated calls return the same object, so that caches by ``IdentityKey`` hit.
     """
-    return _trace_zoo(name, tuple(sorted(changes.items())), spelling)
+    return _recall_zoo(name, tuple(sorted(changes.items())), spelling)
 
 
 @lru_cache(STEPS_KEPT)
-def _trace_zoo(name: str, changes: tuple[tuple[str, int], ...], spelling: ModelSettings) -> Step:
-    model = _zoo_model(name, dict(changes), spelling)
+def _recall_zoo(name: str, changes: tuple[tuple[str, int], ...], spelling: ModelSettings) -> Step:
+    check_zoo_sizes(name, dict(changes), spelling)
+    if not _is_traced_as_usual():
+        return _trace_zoo(name, dict(changes), spelling)
+    key = repr((name, changes, spelling))
+    if (kept := KEPT.find(key)) is not None:
+        return kept
+    step = _trace_zoo(name, dict(changes), spelling)
+    KEPT.keep(key, step)
+    return step
+
+
+def _is_traced_as_usual() -> bool:
+    """Whether JAX is installed and would trace a step as it does without settings of the user."""
+    if not has_library("jax") or any(name.upper() in os.environ for name in _JAX_SETTINGS):
+        return False
+    jax = sys.modules.get("jax")  # not imported: that takes longer than to read a step
+    return jax is None or all(
+        getattr(jax.config, name, usual) == usual for name, usual in _JAX_SETTINGS.items()
+    )
+
+
+def _trace_zoo(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Step:
+    model = _zoo_model(name, changes, spelling)
     with _require_jax():
         from synth.step.zoo.models import Inference
         from synth.step.zoo.table import inference_step_of, step_of

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from synth.cache.choice import unused
+
 if TYPE_CHECKING:
     from synth.service.cache import Cache
 
@@ -99,6 +101,19 @@ def _log(context: typer.Context, wanted: bool) -> None:
         context.with_resource(log_to(handler))
 
 
+def _use_no_cache(wanted: bool) -> None:
+    unused.set(wanted)
+
+
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache",
+        callback=_use_no_cache,
+        help="Read nothing that earlier questions kept, and keep nothing. "
+        "Variable: COLLSYNTH_CACHE, a folder or none.",
+    ),
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", callback=_log, help="Log to standard error.")
 ]

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from synth.ask.questions.fields import FlagEntry
-from synth.cli.commands.asking import Verbose, ask_and_exit
+from synth.cli.commands.asking import NoCache, Verbose, ask_and_exit
 
 _TYPES = {"switch": bool, "whole": int, "number": float, "text": str}
 _FILES = "Output file or folder; with --json, a file for the JSON."
@@ -94,6 +94,7 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
         json_lines: bool = False,
         output: str | None = None,
         report: str | None = None,
+        no_cache: bool = False,
         **flags: Any,
     ) -> None:
         apart = {
@@ -114,7 +115,7 @@ def _command(verb: str, row: Mapping[str, Any]) -> Callable[..., None]:
     taken = [
         keyword("context", typer.Context, Parameter.empty),
         *map(_parameter, asked_for),
-        *_terminal(verb, row["partial"]),
+        *_terminal(verb, row["partial"], any(flag.name == "model" for flag in asked_for)),
     ]
     command.__doc__ = row["help"]
     command.__signature__ = Signature(taken)  # type: ignore[attr-defined]
@@ -154,7 +155,7 @@ def _parameter(flag: FlagEntry) -> Parameter:
     return keyword(flag.name, Annotated[kind | None, option], usual)
 
 
-def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:
+def _terminal(verb: str, partial: bool, traces: bool) -> Iterator[Parameter]:
     """The flags of the terminal, such as ``--json``: they are no part of a question."""
     if verb in _OUTPUTS:
         option = typer.Option("-o", "--output", help=_OUTPUTS[verb])
@@ -167,6 +168,8 @@ def _terminal(verb: str, partial: bool) -> Iterator[Parameter]:
     if partial:
         yield keyword("budget", Budget, None)
         yield keyword("json_lines", JsonLines, False)
+    if traces:
+        yield keyword("no_cache", NoCache, False)
     yield keyword("as_json", Json, False)
     yield keyword("verbose", Verbose, False)
 

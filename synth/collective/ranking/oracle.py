@@ -93,6 +93,11 @@ class ProgramPrices:
         """Whether no list of programs was stopped early."""
         return all(library.complete for library in self._libraries.values())
 
+    @property
+    def size(self) -> int:
+        """The number of goals whose best programs are known."""
+        return len(self._best)
+
     def library(self, goal: Goal) -> Library:
         """Returns the programs for a goal."""
         if goal not in self._libraries:

@@ -19,6 +19,7 @@ from synth.step.models import ModelSettings, zoo_step
 from synth.step.profiles import Profile
 from synth.step.rows.grids import Extents, Knobs, extents_of, list_recipes
 from synth.step.search.composing.composer import Composer
+from synth.step.search.composing.kept import InsideStore
 from synth.step.search.composing.reading import LAYERS
 from synth.step.search.composing.writing import MICROBATCHES, write_insides
 from synth.step.search.families import Family, list_families
@@ -78,12 +79,20 @@ class PlanningProblem:
     def traced(self, batch: int, layers: int = LAYERS) -> Step:
         """Traces the step with ``layers`` layers for a batch; a model in one piece stays whole."""
         if (batch, layers) not in self._traced:
-            sizes = {**self.changes, **({"layers": layers} if self.layers else {})}
-            if "groups" in sizes and batch != self.spelling.batch:
-                sizes["groups"] = 1  # a smaller batch is the batch of a single replica
-            settings = replace(self.spelling, batch=batch)
-            self._traced[batch, layers] = zoo_step(self.model, sizes, settings)
+            self._traced[batch, layers] = zoo_step(self.model, *self._spell(batch, layers))
         return self._traced[batch, layers]
+
+    def _spell(self, batch: int, layers: int) -> tuple[dict[str, int], ModelSettings]:
+        """Returns the sizes and settings of the step with ``layers`` layers for a batch."""
+        sizes = {**self.changes, **({"layers": layers} if self.layers else {})}
+        if "groups" in sizes and batch != self.spelling.batch:
+            sizes["groups"] = 1  # a smaller batch is the batch of a single replica
+        return sizes, replace(self.spelling, batch=batch)
+
+    def _describe(self, batch: int) -> str:
+        """Returns all that the step of a batch that insides are read from depends on."""
+        sizes, settings = self._spell(batch, LAYERS)
+        return f"{self.model} {sorted(sizes.items())} {settings}"
 
     def of_layers(self, layers: int) -> Step:
         """Returns the step with ``layers`` layers, for the whole batch."""
@@ -139,7 +148,8 @@ class PlanningProblem:
         insides_of = partial(
             write_insides, self.traced, accelerator=self.device, layers=bool(self.layers)
         )
-        return Composer(layers, batch, insides_of, MICROBATCHES if self.divides else 1)
+        kept = InsideStore(self._describe, self.device, bool(self.layers))
+        return Composer(layers, batch, insides_of, MICROBATCHES if self.divides else 1, kept)
 
     @cached_property
     def peak_seconds(self) -> float:

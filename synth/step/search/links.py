@@ -12,10 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import log2, prod
+from threading import local
 from typing import Protocol
 
 from grammar import Goal
 from hierarchies import Axis, Placement, Reduction, System
+from synth.cache.choice import is_kept
+from synth.cache.codec import Codec
+from synth.cache.kept import KeptValues
 from synth.collective.price.bound import bound
 from synth.collective.ranking.library import Library
 from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
@@ -37,10 +41,22 @@ SEGMENTS = (1, 4, 16, 64)
 MANY_BYTES = 2.0**40
 """Bytes of a collective so large that its latency is negligible."""
 
+SYSTEMS_KEPT = 4
+"""Number of systems whose prices a thread keeps in memory."""
+
+MOST_PROGRAMS = 2000
+"""The most programs in memory for a system: once there are more, its prices are forgotten."""
+
 Row = tuple[int, ...]
 
 Key = tuple[Goal, Row, int]
 """A goal, the row of its axes, and the exponent of its bytes as a power of 2."""
+
+
+KEPT = KeptValues[dict[Key, float]]("collectives", Codec(Goal), SYSTEMS_KEPT)
+"""Seconds of collectives on a system, as advised."""
+
+_THREAD = local()
 
 
 def axes_of(recipe: Recipe) -> tuple[Axis, ...]:
@@ -131,6 +147,11 @@ class PricedLinks:
             self.system, segments=SEGMENTS, stripes=False, libraries=self.libraries
         )
 
+    @property
+    def known(self) -> dict[Key, float]:
+        """The seconds of the priced sizes."""
+        return self._known
+
     def seconds(self, goal: Goal, row: Row, size_bytes: float) -> float:
         """See ``Links``; interpolated between two powers of 2 ** STEP."""
         below, above = _powers(size_bytes)
@@ -176,6 +197,46 @@ class PricedLinks:
                 price_transfer(transfer, self.system).seconds for transfer in transfers
             ]
         return self._handed[key]
+
+
+@dataclass(frozen=True)
+class SystemPrices:
+    """The prices of collectives on a system, which grow from question to question. Mutable."""
+
+    links: PricedLinks
+    bounds: BoundLinks
+    programs: ProgramPrices
+
+    @classmethod
+    def of(cls, system: System) -> SystemPrices:
+        """Returns prices with what is kept of the seconds of collectives."""
+        libraries: dict[Goal, Library] = {}
+        links = PricedLinks(system, {**(KEPT.find(repr(system)) or {})}, libraries=libraries)
+        programs = ProgramPrices(system, stripes=False, libraries=libraries)
+        return cls(links, BoundLinks(system), programs)
+
+    def keep(self) -> None:
+        """Keeps the seconds of collectives for later questions, if there are more than before."""
+        key, seconds = repr(self.links.system), self.links.known
+        if len(seconds) > len(KEPT.find(key) or {}):
+            KEPT.keep(key, {**seconds})
+
+
+def prices_on(system: System) -> SystemPrices:
+    """Returns the prices on a system that this thread has used last, or new ones.
+
+    A thread has its own, because searches read what they find before they write it.
+    """
+    if not is_kept():
+        return SystemPrices.of(system)
+    recent: dict[str, SystemPrices] = _THREAD.__dict__.setdefault("recent", {})
+    found = recent.pop(repr(system), None)
+    if found is None or found.programs.size > MOST_PROGRAMS:
+        found = SystemPrices.of(system)
+    recent[repr(system)] = found
+    while len(recent) > SYSTEMS_KEPT:
+        del recent[next(iter(recent))]
+    return found
 
 
 def _powers(size_bytes: float) -> tuple[int, int]:

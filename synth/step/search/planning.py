@@ -15,9 +15,7 @@ from functools import cached_property, partial
 from itertools import chain, islice
 from typing import Any
 
-from grammar import Goal
 from hierarchies import InputError, System
-from synth.collective.ranking.library import Library
 from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 from synth.collective.ranking.request import Watcher
 from synth.search.forks import BackgroundWork, is_parallel
@@ -37,7 +35,14 @@ from synth.step.search.finalists import (
 )
 from synth.step.search.gaining import CollectiveGain, list_collective_gains, list_gains
 from synth.step.search.job import PlanningProblem
-from synth.step.search.links import BoundLinks, ComposedPlan, PlacedRecipe, PricedLinks
+from synth.step.search.links import (
+    BoundLinks,
+    ComposedPlan,
+    PlacedRecipe,
+    PricedLinks,
+    SystemPrices,
+    prices_on,
+)
 from synth.step.search.operations import can_choose_rows, choose_rows
 from synth.step.search.pins import Pins
 from synth.step.search.resolution import (
@@ -72,16 +77,16 @@ class Planner:
         return self.job.compose()
 
     @cached_property
+    def _prices(self) -> SystemPrices:
+        return prices_on(self.job.system)
+
+    @property
     def _links(self) -> tuple[PricedLinks, BoundLinks]:
-        return PricedLinks(self.job.system, libraries=self._libraries), BoundLinks(self.job.system)
+        return self._prices.links, self._prices.bounds
 
-    @cached_property
-    def _libraries(self) -> dict[Goal, Library]:
-        return {}
-
-    @cached_property
+    @property
     def _answers(self) -> ProgramPrices:
-        return ProgramPrices(self.job.system, stripes=False, libraries=self._libraries)
+        return self._prices.programs
 
     def plans(
         self,
@@ -104,14 +109,17 @@ class Planner:
         coming = map(self._traced, islice(search.cheapest(), SPARE_PLANS + count))
         first = [*islice(coming, count)]
         pool.beside = [*map(self._traced, _extra_candidates(usual, first, job.system))]
+        known = self._prices.links.known
         with BackgroundWork(
-            lambda: (search.front() if front else (), search.complete), watcher
+            lambda: (search.front() if front else (), search.complete, known), watcher
         ) as rest:
             search.crew = rest
             several_work = self._ask(pins, [*first, *pool.beside], rest)
             arguments = chain(first, coming), count, partial(self._simulated, pins), watcher
             complete = pool.simulate(*arguments, job.known, rest, at_once=several_work)
-            unbeaten, whole = rest.result()
+            unbeaten, whole, learned = rest.result()
+        known.update(learned)
+        self._prices.keep()
         simulated = sorted(pool.simulated, key=lambda finalist: finalist.found.seconds)
         best = [*self._find_rows(pins, simulated, watcher), *simulated][:k]
         return PlanningResult(

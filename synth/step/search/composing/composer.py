@@ -28,6 +28,7 @@ from synth.step.search.composing.clock import Floats, PassColumns, Structure
 from synth.step.search.composing.columns import DistinctValues, RecipeColumns, compose_passes
 from synth.step.search.composing.halves import STAGES
 from synth.step.search.composing.inside import INSIDE, Inside, ModelPart, PassWork, extrapolate
+from synth.step.search.composing.kept import InsideStore
 from synth.step.search.composing.rows import Rows, SplitRows, SumRows, merge_rows
 from synth.step.search.composing.sending import (
     UNLIMITED_BYTES,
@@ -67,38 +68,47 @@ class Composer:
 
     ``insides_of`` returns the work of a recipe without stages, for each number of samples in a
     microbatch. ``microbatches``: the number in the traced step; 1 if the step is not divided.
+    ``kept``: insides of earlier questions.
     """
 
     layers: int
     batch: int
     insides_of: Callable[[Recipe, Sequence[int]], Sequence[Inside]]
     microbatches: int = MICROBATCHES
+    kept: InsideStore | None = None
     _insides: dict[InsideKey, Inside | InputError] = field(default_factory=dict)
     _written: dict[InsideKey, Inside | InputError] = field(default_factory=dict)
     _numbers: dict[InsideKey, int] = field(default_factory=dict)
     _plans: dict[Recipe, StagedRecipe] = field(default_factory=dict)
+    _together: dict[Recipe, Sequence[int]] = field(default_factory=dict)
 
     def wanted(self, recipes: Iterable[Recipe]) -> list[SampleCounts]:
-        """Lists the insides that the recipes need and that are not written out yet."""
+        """Lists the insides that the recipes need and that are neither written out nor kept."""
         wanted: defaultdict[Recipe, set[int]] = defaultdict(set)
         for within, own in dict.fromkeys(map(self._cut, recipes)):
             wanted[within].update(_anchors(own))
-        return [
-            (within, missing)
-            for within, sample_counts in wanted.items()
-            if (
-                missing := sorted(
-                    samples for samples in sample_counts if (within, samples) not in self._written
-                )
-            )
-        ]
+        missing = (
+            (within, sorted(count for count in counts if (within, count) not in self._written))
+            for within, counts in wanted.items()
+        )
+        recalled = (self._recall(within, counts) for within, counts in missing if counts)
+        return [sample_counts for sample_counts in recalled if sample_counts[1]]
+
+    def _recall(self, within: Recipe, counts: Sequence[int]) -> SampleCounts:
+        """Takes insides that are kept, and returns those to write out: the first, if any."""
+        self._together[within] = counts
+        found = self.kept.find(within, counts) if self.kept else {}
+        self._written.update({(within, count): inside for count, inside in found.items()})
+        missing = [count for count in counts if count not in found]
+        # All have the shardings of the first of those that are wanted together.
+        return within, sorted({counts[0], *missing}) if missing else ()
 
     def write(self, wanted: Sequence[SampleCounts], crew: WorkControl) -> None:
         """Writes out insides in several processes, until ``crew`` stops the work."""
         for result, wanted_here in zip(
             map_in_forks(self._tried, wanted, crew), wanted, strict=False
         ):
-            self._keep(wanted_here, result)
+            self._finish(wanted_here, result)
 
     def _tried(self, sample_counts: SampleCounts) -> Sequence[Inside] | InputError:
         try:
@@ -106,12 +116,16 @@ class Composer:
         except InputError as error:
             return error
 
-    def _keep(self, sample_counts: SampleCounts, result: Sequence[Inside] | InputError) -> None:
+    def _finish(self, sample_counts: SampleCounts, result: Sequence[Inside] | InputError) -> None:
         within, counts = sample_counts
-        for index, count in enumerate(counts):
-            self._written[within, count] = (
-                result if isinstance(result, InputError) else result[index]
-            )
+        if isinstance(result, InputError):
+            self._written.update({(within, count): result for count in self._together[within]})
+            return
+        self._written.update(
+            {(within, count): inside for count, inside in zip(counts, result, strict=True)}
+        )
+        if self.kept:
+            self.kept.keep(within, counts, result)
 
     def inside(self, cut: InsideKey) -> Inside:
         """Returns the work inside a stage. Raises InputError if it cannot be sharded this way."""
@@ -135,8 +149,9 @@ class Composer:
 
     def _of(self, within: Recipe, samples: int) -> Inside:
         if (within, samples) not in self._written:
-            key = within, (samples,)
-            self._keep(key, self._tried(key))
+            wanted = self._recall(within, (samples,))
+            if wanted[1]:
+                self._finish(wanted, self._tried(wanted))
         result = self._written[within, samples]
         if isinstance(result, InputError):
             raise result
