@@ -21,11 +21,11 @@ from synth.collective.ranking.request import Watcher as Watcher
 class Verb:
     """One verb: what it does, the model of its question, what answers it, and the answer's model.
 
-    The last three are names below ``synth.ask``, whose modules are imported when they are used: no
-    verb waits for what others import. ``reply`` may be a union of models; every answer fits exactly
-    one of them. ``partial``: whether it can answer in part. ``repeatable``: whether the same
-    question always has the same answer; not so for ``run``, ``train`` and ``profile``, which run
-    something here.
+    The last three are dotted names, whose modules are imported when they are used: no verb waits
+    for what others import. ``reply`` may be a union of models; every answer fits exactly one of
+    them. ``partial``: whether it can answer in part. ``repeatable``: whether the same question
+    always has the same answer; not so for ``run``, ``train`` and ``profile``, which run something
+    here.
     """
 
     phrase: str
@@ -62,142 +62,167 @@ class Verb:
 
 
 def _find(name: str) -> Any:
-    module, _, attribute = f"{__package__}.{name}".rpartition(".")
+    module, _, attribute = name.rpartition(".")
     return getattr(import_module(module), attribute)
 
 
 VERBS: Mapping[str, Verb] = {
     "systems": Verb(
         "Show a machine",
-        "machines.SystemsQuestion",
-        "machines.show_systems",
-        "machines.SystemsReply",
+        "synth.ask.machines.SystemsQuestion",
+        "synth.ask.machines.show_systems",
+        "synth.ask.machines.SystemsReply",
     ),
     "import": Verb(
         "Import a topology",
-        "importing.ImportQuestion",
-        "importing.import_topology",
-        "importing.ImportReply",
+        "synth.ask.importing.ImportQuestion",
+        "synth.ask.importing.import_topology",
+        "synth.ask.importing.ImportReply",
     ),
     "graph": Verb(
-        "Draw a machine", "machines.GraphQuestion", "machines.graph_machine", "machines.GraphReply"
+        "Draw a machine",
+        "synth.ask.machines.GraphQuestion",
+        "synth.ask.machines.graph_machine",
+        "synth.ask.machines.GraphReply",
     ),
     "place": Verb(
-        "List placements", "machines.PlaceQuestion", "machines.place", "machines.PlaceReply"
+        "List placements",
+        "synth.ask.machines.PlaceQuestion",
+        "synth.ask.machines.place",
+        "synth.ask.machines.PlaceReply",
     ),
     "count": Verb(
         "Count programs",
-        "machines.CountQuestion",
-        "machines.count",
-        "machines.CountReply",
+        "synth.ask.machines.CountQuestion",
+        "synth.ask.machines.count",
+        "synth.ask.machines.CountReply",
         partial=True,
     ),
     "top": Verb(
         "Ask for a collective",
-        "ranking.TopQuestion",
-        "ranking.rank_programs",
-        "answers.planning.TopReply",
+        "synth.ask.ranking.TopQuestion",
+        "synth.ask.ranking.rank_programs",
+        "synth.ask.answers.planning.TopReply",
         partial=True,
     ),
     "sweep": Verb(
         "Compare machines",
-        "ranking.SweepQuestion",
-        "ranking.sweep_systems",
-        "answers.planning.SystemsRankedReply",
+        "synth.ask.ranking.SweepQuestion",
+        "synth.ask.ranking.sweep_systems",
+        "synth.ask.answers.planning.SystemsRankedReply",
         partial=True,
     ),
     "cost": Verb(
         "What a fault costs",
-        "ranking.CostQuestion",
-        "ranking.price_faults",
-        "answers.degraded.CostReply",
+        "synth.ask.ranking.CostQuestion",
+        "synth.ask.ranking.price_faults",
+        "synth.ask.answers.degraded.CostReply",
         partial=True,
     ),
     "plan": Verb(
         "Plan a step or place a job",
-        "planning.PlanQuestion",
-        "planning.plan",
-        "planning.PlanAnswer",
+        "synth.ask.planning.PlanQuestion",
+        "synth.ask.planning.plan",
+        "synth.ask.planning.PlanAnswer",
         partial=True,
     ),
-    "job": Verb("Derive a job", "jobs.JobQuestion", "jobs.derive_job", "jobs.JobReply"),
+    "job": Verb(
+        "Derive a job",
+        "synth.ask.jobs.JobQuestion",
+        "synth.ask.jobs.derive_job",
+        "synth.ask.jobs.JobReply",
+    ),
     "order": Verb(
         "Look at a pipeline",
-        "training.orders.OrderQuestion",
-        "training.orders.show_schedule",
-        "training.orders.OrderReply",
+        "synth.ask.training.orders.OrderQuestion",
+        "synth.ask.training.orders.show_schedule",
+        "synth.ask.training.orders.OrderReply",
     ),
     "diff": Verb(
-        "Tell answers apart", "comparing.DiffQuestion", "comparing.diff", "comparing.DiffReply"
+        "Tell answers apart",
+        "synth.ask.comparing.DiffQuestion",
+        "synth.ask.comparing.diff",
+        "synth.ask.comparing.DiffReply",
     ),
     "check": Verb(
-        "Prove a program", "programs.CheckQuestion", "programs.check", "programs.CheckReply"
+        "Prove a program",
+        "synth.ask.programs.CheckQuestion",
+        "synth.ask.programs.check",
+        "synth.ask.programs.CheckReply",
     ),
     "lower": Verb(
         "List the groups of a program",
-        "programs.LowerQuestion",
-        "programs.lower_program",
-        "programs.LowerReply",
+        "synth.ask.programs.LowerQuestion",
+        "synth.ask.programs.lower_program",
+        "synth.ask.programs.LowerReply",
     ),
-    "time": Verb("Price a program", "programs.TimeQuestion", "programs.time", "programs.TimeReply"),
+    "time": Verb(
+        "Price a program",
+        "synth.ask.programs.TimeQuestion",
+        "synth.ask.programs.time",
+        "synth.ask.programs.TimeReply",
+    ),
     "emit": Verb(
-        "Write code", "outputs.EmitQuestion", "outputs.emit_program", "answers.outputs.EmitReply"
+        "Write code",
+        "synth.ask.outputs.EmitQuestion",
+        "synth.ask.outputs.emit_program",
+        "synth.ask.answers.outputs.EmitReply",
     ),
     "run": Verb(
         "Run a program",
-        "outputs.RunQuestion",
-        "outputs.run_program",
-        "answers.outputs.RunReply",
+        "synth.ask.outputs.RunQuestion",
+        "synth.ask.outputs.run_program",
+        "synth.ask.answers.outputs.RunReply",
         repeatable=False,
     ),
     "calibrate": Verb(
         "Calibrate",
-        "measured.CalibrateQuestion",
-        "measured.calibrate",
-        "answers.measured.CalibrateReply",
+        "synth.ask.measured.CalibrateQuestion",
+        "synth.ask.measured.calibrate",
+        "synth.ask.answers.measured.CalibrateReply",
     ),
     "doctor": Verb(
         "Check measurements",
-        "measured.DoctorQuestion",
-        "measured.doctor",
-        "answers.measured.DoctorReply",
+        "synth.ask.measured.DoctorQuestion",
+        "synth.ask.measured.doctor",
+        "synth.ask.answers.measured.DoctorReply",
     ),
     "trace": Verb(
         "Trace a step",
-        "training.traces.TraceQuestion",
-        "training.traces.trace",
-        "training.traces.TraceReply",
+        "synth.ask.training.traces.TraceQuestion",
+        "synth.ask.training.traces.trace",
+        "synth.ask.training.traces.TraceReply",
     ),
     "shard": Verb(
         "Shard a step",
-        "training.shards.ShardQuestion",
-        "training.shards.shard",
-        "training.shards.ShardReply",
+        "synth.ask.training.shards.ShardQuestion",
+        "synth.ask.training.shards.shard",
+        "synth.ask.training.shards.ShardReply",
     ),
     "simulate": Verb(
         "Simulate a step",
-        "training.simulated.SimulateQuestion",
-        "training.simulated.simulate_step",
-        "answers.training.simulated.SimulateReply",
+        "synth.ask.training.simulated.SimulateQuestion",
+        "synth.ask.training.simulated.simulate_step",
+        "synth.ask.answers.training.simulated.SimulateReply",
     ),
     "buckets": Verb(
         "Find buckets for DDP",
-        "training.bucketed.BucketsQuestion",
-        "training.bucketed.find_buckets",
-        "training.bucketed.BucketsReply",
+        "synth.ask.training.bucketed.BucketsQuestion",
+        "synth.ask.training.bucketed.find_buckets",
+        "synth.ask.training.bucketed.BucketsReply",
     ),
     "train": Verb(
         "Train by a plan",
-        "training.trained.TrainQuestion",
-        "training.trained.train_step",
-        "training.trained.TrainAnswer",
+        "synth.ask.training.trained.TrainQuestion",
+        "synth.ask.training.trained.train_step",
+        "synth.ask.training.trained.TrainAnswer",
         repeatable=False,
     ),
     "profile": Verb(
         "Measure local work",
-        "training.profiles.ProfileQuestion",
-        "training.profiles.profile",
-        "training.profiles.ProfileReply",
+        "synth.ask.training.profiles.ProfileQuestion",
+        "synth.ask.training.profiles.profile",
+        "synth.ask.training.profiles.ProfileReply",
         repeatable=False,
     ),
 }

@@ -31,10 +31,11 @@ NAMES_OF_COLLECTIVES = """
 `synth.collective.price.phased_defaults` `synth.collective.run.arrays`
 `synth.collective.workload.transformer` `synth.measure.calibration.candidates`
 `synth.measure.calibration.experiments` `synth.measure.calibration.residuals`
-`synth.service.jobs.names` `synth.show.terminal.table` `synth.show.terminal.verdict`
+`synth.service.jobs.names` `synth.show.terminal.programs` `synth.show.terminal.verdict`
 `synth.step.bucketing.sums` `synth.step.frameworks.megatron` `synth.step.point_to_point`
 `synth.step.redistribution.moves` `synth.step.redistribution.requests`
 `synth.step.search.composing.composer` `synth.step.search.composing.sending`
+`synth.step.search.first_plan`
 """
 """Modules that name some collectives and need not know of a new one.
 

@@ -24,6 +24,7 @@ CALLED_BY_LIBRARIES = {
     "connection_made": "asyncio",
     "data_received": "asyncio",
     "field_title_should_be_set": "pydantic",
+    "get_renderables": "rich",
     "get_route_handler": "FastAPI",
     "get_value": "string.Formatter",
     "handle_exit": "uvicorn",
@@ -92,7 +93,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _imports(name: str) -> Iterator[str]:
-    """The modules that a module imports, also by a dotted name in a string."""
+    """The modules that a module imports, also by a dotted name in a string, or one in it."""
     for node in ast.walk(_tree(_modules()[name])):
         match node:
             case ast.Import(names=names):
@@ -100,7 +101,7 @@ def _imports(name: str) -> Iterator[str]:
             case ast.ImportFrom(module=str(module), names=names):
                 dotted = [module, *(f"{module}.{alias.name}" for alias in names)]
             case ast.Constant(value=str(text)) if text.startswith(PACKAGES):
-                dotted = [text]
+                dotted = [text, text.rpartition(".")[0]]
             case _:
                 dotted = []
         yield from (each for each in dotted if each in _modules())

@@ -11,40 +11,38 @@ from rich.console import RenderableType
 from synth.ask.answers.parts import Json
 from synth.ask.table import judge
 
-_RENDERERS: Mapping[str, tuple[str, str]] = {
-    "systems": ("machines", "render_systems"),
-    "import": ("machines", "render_draft"),
-    "graph": ("machines", "render_graph"),
-    "place": ("machines", "render_place"),
-    "count": ("programs", "render_count"),
-    "top": ("rankings", "render_top"),
-    "sweep": ("rankings", "render_ranked_systems"),
-    "cost": ("degraded", "render_cost"),
-    "plan": ("training.planned", "render_plan_answer"),
-    "order": ("training.orders", "render_schedule"),
-    "diff": ("comparing", "render_diff"),
-    "check": ("programs", "render_check"),
-    "lower": ("programs", "render_lower"),
-    "time": ("programs", "render_time"),
-    "run": ("programs", "render_run"),
-    "calibrate": ("measured", "render_calibration"),
-    "doctor": ("measured", "render_doctor"),
-    "trace": ("training.traces", "render_trace"),
-    "shard": ("training.shards", "render_shard"),
-    "simulate": ("training.simulated", "render_simulation"),
-    "buckets": ("training.bucketed", "render_buckets"),
-    "train": ("training.trained", "render_train"),
-    "profile": ("training.profiles", "render_profile"),
+_RENDERERS: Mapping[str, str] = {
+    "systems": "synth.show.terminal.machines.render_systems",
+    "import": "synth.show.terminal.machines.render_draft",
+    "graph": "synth.show.terminal.machines.render_graph",
+    "place": "synth.show.terminal.machines.render_place",
+    "count": "synth.show.terminal.programs.render_count",
+    "top": "synth.show.terminal.rankings.render_top",
+    "sweep": "synth.show.terminal.rankings.render_ranked_systems",
+    "cost": "synth.show.terminal.degraded.render_cost",
+    "plan": "synth.show.terminal.training.planned.render_plan_answer",
+    "order": "synth.show.terminal.training.orders.render_schedule",
+    "diff": "synth.show.terminal.comparing.render_diff",
+    "check": "synth.show.terminal.programs.render_check",
+    "lower": "synth.show.terminal.programs.render_lower",
+    "time": "synth.show.terminal.programs.render_time",
+    "run": "synth.show.terminal.programs.render_run",
+    "calibrate": "synth.show.terminal.measured.render_calibration",
+    "doctor": "synth.show.terminal.measured.render_doctor",
+    "trace": "synth.show.terminal.training.traces.render_trace",
+    "shard": "synth.show.terminal.training.shards.render_shard",
+    "simulate": "synth.show.terminal.training.simulated.render_simulation",
+    "buckets": "synth.show.terminal.training.bucketed.render_buckets",
+    "train": "synth.show.terminal.training.trained.render_train",
+    "profile": "synth.show.terminal.training.profiles.render_profile",
 }
-"""Modules of this package, each imported when its table is made, and their functions."""
+"""Functions, whose modules are imported when a table is made."""
 
 
 def _render(verb: str, body: Json) -> RenderableType:
     """Return the table of an answer as JSON."""
-    module, name = _RENDERERS[verb]
-    render: Callable[[object], RenderableType] = getattr(
-        import_module(f"{__package__}.{module}"), name
-    )
+    module, _, name = _RENDERERS[verb].rpartition(".")
+    render: Callable[[object], RenderableType] = getattr(import_module(module), name)
     return render(judge(verb).validate_python(body))
 
 
