@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, prod
 from typing import Annotated, Literal, assert_never
@@ -170,14 +170,16 @@ def plan_step(
         question.model, changes, question.spelling(), system.check_even(), device, profile
     )
     pins, others = question.pins()
+    hint = None
     if (first := find_first_plan(job, pins)) is not None:
         watcher.ranked(lambda: [first.candidate.provisional(1, first.seconds, first.gap)])
+        hint = replace(first.candidate.recipe, layers=())
     flops, dtype = products(job.step)
     if profile and question.profile:
         check_dtype(profile, dtype, question.profile.name)
     planner = Planner(job)
     remembering = StoppableWatcher(watcher)
-    found = planner.plans(pins, k, remembering, front=True)
+    found = planner.plans(pins, k, remembering, front=True, hint=hint)
     why_not = None
     if others.values and remembering.go_on():
         both = Pins({**others.values, **pins.values, **others.values})

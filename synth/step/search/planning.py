@@ -10,7 +10,7 @@ help (``explaining``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from typing import Any
@@ -51,6 +51,7 @@ from synth.step.search.resolution import (
     estimate_errors,
 )
 from synth.step.search.searching import Search
+from synth.step.sharding import Recipe
 
 SPARE_PLANS = 50
 """Number of plans taken in addition to those requested, as some may not fit when simulated."""
@@ -95,14 +96,16 @@ class Planner:
         watcher: Watcher,
         *,
         front: bool = False,
+        hint: Recipe | None = None,
     ) -> PlanningResult:
         """Returns the ``k`` best plans with the pins.
 
         ``front``: also finds the plans that no other plan beats in both seconds and memory, while
-        the best plans are simulated. Raises InputError if no plan is valid.
+        the best plans are simulated. ``hint``: a recipe to look at first, which a search that is
+        stopped early then knows. Raises InputError if no plan is valid.
         """
         job = self.job
-        search = self._search(pins, watcher)
+        search = self._search(pins, watcher, hint)
         pool = FinalistPool(job.device.memory_bytes, search.refused.copy())
         count = k if job.layers else max(k, UNSTAGED_PLANS)
         usual = next(search.cheapest(lambda plan: is_framework_order(plan, job.system)), None)
@@ -137,7 +140,7 @@ class Planner:
             unbeaten,
         )
 
-    def _search(self, pins: Pins, watcher: Watcher) -> Search:
+    def _search(self, pins: Pins, watcher: Watcher, hint: Recipe | None) -> Search:
         """Lists the candidates, writes out the parts that they share, and begins their search.
 
         Raises InputError if no plan is valid.
@@ -145,6 +148,7 @@ class Planner:
         families = self.job.families(pins)
         self._write(families, watcher)
         families = sorted(self._balanced(families, watcher), key=lambda family: family.numbers[0])
+        families.sort(key=lambda family: replace(family.recipe, layers=()) != hint)
         memory, buckets = self.job.device.memory_bytes, _bucket_sizes(pins)
         search = Search(self.composer, families, memory, *self._links, watcher, buckets)
         if search.complete and search.refused.total() == search.plans:

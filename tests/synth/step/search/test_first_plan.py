@@ -6,6 +6,7 @@ import pytest
 
 from hierarchies import load
 from hierarchies.devices import device_named
+from synth.collective.ranking.request import Watcher
 from synth.measure.calibration.typical import apply_typical
 from synth.step.models import ModelSettings
 from synth.step.rows.grids import extents_of
@@ -13,6 +14,7 @@ from synth.step.search.first_plan import TransformerCounts, find_first_plan
 from synth.step.search.job import PlanningProblem
 from synth.step.search.links import PricedLinks
 from synth.step.search.pins import Pins
+from synth.step.search.planning import Planner
 from synth.step.zoo.sizes import ZOO, Gpt2, Llama
 
 DECODERS = [
@@ -80,3 +82,21 @@ def test_it_has_the_pins() -> None:
 def test_none_is_found_where_nothing_fits_or_no_formula_is_known() -> None:
     assert find_first_plan(problem("llama3-405b", "dgx-h100:1", H100, 8), Pins({})) is None
     assert find_first_plan(problem("bert-large", "dgx-h100:1", H100, 64), Pins({})) is None
+
+
+class Stopped(Watcher):
+    """Stops before anything is found."""
+
+    def go_on(self) -> bool:
+        return False
+
+
+def test_a_search_that_is_stopped_at_once_has_it_or_a_faster_plan() -> None:
+    job = problem(*JOBS["a model on nodes"])
+    first = find_first_plan(job, Pins({}))
+    assert first is not None
+    recipe = first.candidate.recipe
+    found = Planner(job).plans(Pins({}), 1, Stopped(), hint=recipe)
+    assert not found.complete
+    plans = [finalist.candidate.alone.recipe for finalist in found.finalists]
+    assert recipe in plans
