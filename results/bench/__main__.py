@@ -67,6 +67,18 @@ def four_levels(sizes: str) -> Bench:
     )
 
 
+def question(name: str, cold: float, again: float, words: str) -> Bench:
+    """A whole command in CPU seconds, cold and again: see ``questions``."""
+    promises = [
+        Promise(f"{name}, CPU, nothing kept", "cold_seconds", "s", cold),
+        Promise(f"{name}, over importing JAX", "cold_over_jax", "x"),
+        Promise(f"{name}, peak memory of a process", "largest_MB", "MB", 1000.0),
+    ]
+    if again:
+        promises.insert(1, Promise(f"{name}, CPU, again with others", "again_seconds", "s", again))
+    return Bench((measure("question", *words.split()),), 1, tuple(promises))
+
+
 def proofs(digits: int, limit: float) -> Bench:
     sample = "100"
     return Bench(
@@ -233,6 +245,46 @@ BENCHES = (
             Promise("GPT-3's plans on 4,096 devices, all searched", "seconds_4096", "s", 60.0),
             Promise("GPT-3's plans on 4,096 devices that fit, all", "fitting_4096", "plans"),
         ),
+    ),
+    question(
+        "top of 10 on 32 GPUs",
+        1.0,
+        0.0,
+        "top dgx-h100:4 --axes data=8,model=4 --reduce data -k 10",
+    ),
+    question(
+        "plan of Llama 3 8B on 32 GPUs",
+        4.0,
+        1.0,
+        "plan dgx-h100:4 --model llama3-8b again --batch 512",
+    ),
+    question(
+        "plan of GPT-3 on 512 GPUs",
+        8.0,
+        2.0,
+        "plan dgx-a100:64 --model gpt3-175b --batch 1536 again --batch 768",
+    ),
+    question(
+        "plan of GPT-3 on 4,096 GPUs",
+        8.0,
+        2.0,
+        "plan dgx-h100:512 --model gpt3-175b again --batch 512",
+    ),
+    question(
+        "plan of Llama 3 405B on 16,384 GPUs",
+        10.0,
+        0.0,
+        "plan dgx-h100:2048 --model llama3-405b --batch 2048",
+    ),
+    Bench(
+        (measure("twice"),),
+        1,
+        (Promise("the same plan again in one Python process, CPU", "second_seconds", "s", 0.3),),
+    ),
+    Bench(
+        (measure("first", "plan", "dgx-h100:512", "--model", "gpt3-175b"),),
+        3,
+        (Promise("first plan of GPT-3 on 4,096 GPUs, on the clock", "first_seconds", "s", 1.0),),
     ),
     four_levels("8,8,4,2"),
     four_levels("32,4,4"),

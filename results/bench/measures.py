@@ -20,6 +20,7 @@ from grammar import Goal, Instruction, Program, parse, spell
 from hierarchies import Axis, Reduction, Tree, load, placements
 from hierarchies.links import Network
 from results.bench import clock
+from results.bench import questions as whole
 from results.bench.perturbed import perturb
 from synth.collective.emit.source import CannotExpressError, EmitOptions, EmitSource
 from synth.collective.emit.targets import TARGETS, emit
@@ -324,6 +325,9 @@ MEASURES: dict[str, Callable[..., Figures]] = {
     "program": clock.program,
     "plans": clock.plans,
     "search": clock.search,
+    "question": whole.questions,
+    "twice": whole.twice,
+    "first": whole.first_plan,
 }
 
 
