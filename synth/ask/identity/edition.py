@@ -30,6 +30,8 @@ _IMPORT = re.compile(
 )
 """Matches imports anywhere in a file, and in a text what only looks like one: a module too many in
 the digest does no harm. Parsing each file would take ten times as long."""
+_QUOTED = re.compile(rb"\"((?:%s)(?:\.\w+)+)\"" % "|".join(_PACKAGES).encode())
+"""Matches quoted names of modules, as those of verbs, which are imported when they are used."""
 _NAMES = re.compile(rb"[\w.]+")
 _COMMENT = re.compile(rb"#[^\n]*")
 
@@ -84,12 +86,22 @@ def _package(path: str, there: Container[str]) -> str:
 
 
 def _find_imports(source: bytes) -> Iterator[str]:
-    """Return own modules that a source may import: ``from a.b import c`` gives a, a.b, a.b.c."""
+    """Return own modules that a source may import: ``from a.b import c`` gives a, a.b, a.b.c.
+
+    So does the quoted name of ``a.b.c``.
+    """
+    for name in _QUOTED.findall(source):
+        yield from _list_packages(name)
     for module, bracketed, plain, several in _IMPORT.findall(source):
         names = _NAMES.findall(_COMMENT.sub(b"", bracketed or plain or several))
         if module:
             names = [module, *(b"%b.%b" % (module, name) for name in names)]
         for name in names:
-            parts = name.decode().split(".")
-            if parts[0] in _PACKAGES:
-                yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+            yield from _list_packages(name)
+
+
+def _list_packages(name: bytes) -> Iterator[str]:
+    """Yield a dotted name of ours and the packages that it is in."""
+    parts = name.decode().split(".")
+    if parts[0] in _PACKAGES:
+        yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,9 @@ ROOMS = ("hierarchies", "grammar", "synth")
 FACES = {"rich", "typer", "fastapi", "starlette", "uvicorn", "sqlalchemy", "httpx", "distributed"}
 """What screens, servers and stores are made with."""
 
+OURS = re.compile(rf"({'|'.join(ROOMS)})(\.\w+)+")
+"""A dotted name of a module, or of what is in it."""
+
 
 def module_file(name: str) -> Path | None:
     place = ROOT.joinpath(*name.split("."))
@@ -39,7 +43,7 @@ def module_file(name: str) -> Path | None:
 
 @cache
 def imports(path: Path) -> set[str]:
-    """What a file imports, anywhere in it, as Python itself reads it."""
+    """What a file imports, anywhere in it, as Python itself reads it; or names as a text."""
     found: set[str] = set()
     package = path.relative_to(ROOT).parent.parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -49,6 +53,8 @@ def imports(path: Path) -> set[str]:
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*above, *([node.module] if node.module else [])])
             found |= {module, *(f"{module}.{name.name}" for name in node.names)}
+        elif isinstance(node, ast.Constant) and OURS.fullmatch(str(node.value)):
+            found.add(str(node.value))
     return found | {name.rpartition(".")[0] for name in found}
 
 
