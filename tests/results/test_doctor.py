@@ -18,7 +18,7 @@ def test_the_page_is_what_the_data_gives() -> None:
 
 
 def test_the_aims_are_met() -> None:
-    """As issue 37 states them, for every kind of pairs and both models of a fault."""
+    """As they were set in advance, for every kind of pairs and both models of a fault."""
     for name in ("tables of ../shared/data", "tests that others repeated"):
         healthy = DATA["healthy"][name]
         assert healthy["healthy"] >= 0.95 * healthy["runs"]

@@ -265,7 +265,8 @@ def test_an_axis_that_is_renamed_keeps_what_is_sent_over_it(seen: Browsing) -> N
     name.press_sequentially("data2")  # for a moment it is called as another is
     assert over.first.input_value() == "data2"
     over.first.fill("modl")
-    page.wait_for_selector("#sent [aria-invalid=true]")
+    # All fields are wrong for the moment in which two axes have one name.
+    until(page, "document.querySelectorAll('#sent [aria-invalid=true]').length === 1")
     wrong = page.locator("#sent [aria-invalid=true]")
     assert [one.get_attribute("aria-label") for one in wrong.all()] == ["Axes of collective 2"]
 
