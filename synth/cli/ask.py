@@ -84,9 +84,8 @@ def ask(
         question = parse_question(
             model, dict(_read(model, _add_format(model, flags, output, as_json)))
         )
-        if page is not None and getattr(question, "sweep", None):
-            hint = "ask for one of its combinations"
-            raise InputError("a sweep of plans has no page", where="--report", hint=hint)
+        if getattr(question, "sweep", None):
+            _check_outputs_of_sweep(page, None if as_json else output)
         if log.isEnabledFor(logging.INFO):
             named = strip_texts(question.model_dump(mode="json", exclude_none=True))
             log.info("asked: %s", json.dumps(named))
@@ -136,6 +135,14 @@ def _check_page(page: str | None) -> None:
             where="--report",
             hint="a report is a page for browsers, as in report.html",
         )
+
+
+def _check_outputs_of_sweep(page: str | None, output: str | None) -> None:
+    """Refuse, before anything is worked out, a page and files, which a sweep of plans has not."""
+    for flag, given, what in (("--report", page, "page"), ("-o", output, "files")):
+        if given is not None:
+            hint = "ask for one of its combinations, or for --json"
+            raise InputError(f"a sweep of plans has no {what}", where=flag, hint=hint)
 
 
 def _add_format(

@@ -32,21 +32,21 @@ def check_sweep(sweep: SweptValues) -> None:
     for key, values in sweep.items():
         if key not in SWEPT_KEYS:
             hint = f"one of {', '.join(SWEPT_KEYS)}"
-            raise InputError(f"no key {key!r} to sweep", where="sweep", hint=hint)
+            raise InputError(f"no key {key!r} to sweep", hint=hint)
         if not values:
             hint = f"as in {key}=A,B"
-            raise InputError(f"a sweep over no value of {key}", where="sweep", hint=hint)
+            raise InputError(f"a sweep over no value of {key}", hint=hint)
         spelled = [_spell(value) for value in values]
         twice = next((value for value in spelled if spelled.count(value) > 1), None)
         if twice is not None:
-            raise InputError(f"{key}={twice} is given twice", where="sweep", hint="give it once")
+            raise InputError(f"{key}={twice} is given twice", hint="give it once")
         for value in spelled if key in NUMBERS else ():
             if not value.isdecimal() or not 0 < int(value) < 2**31:
                 hint = "a whole number above 0"
-                raise InputError(f"{key}={value} cannot be read", where="sweep", hint=hint)
+                raise InputError(f"{key}={value} cannot be read", hint=hint)
     if (count := prod(map(len, sweep.values()))) > MOST_COMBINATIONS:
         hint = f"at most {MOST_COMBINATIONS} combinations"
-        raise InputError(f"a sweep over {count} combinations", where="sweep", hint=hint)
+        raise InputError(f"a sweep over {count} combinations", hint=hint)
 
 
 def sweep_plans(
