@@ -31,7 +31,7 @@ _IMPORT = re.compile(
 """Matches imports anywhere in a file, and in a text what only looks like one: a module too many in
 the digest does no harm. Parsing each file would take ten times as long."""
 _QUOTED = re.compile(rb"\"((?:%s)(?:\.\w+)+)\"" % "|".join(_PACKAGES).encode())
-"""Matches quoted names of modules, as those of verbs, which are imported when they are used."""
+"""Matches quoted names of what is in a module, as a verb's, which is imported when it is used."""
 _NAMES = re.compile(rb"[\w.]+")
 _COMMENT = re.compile(rb"#[^\n]*")
 
@@ -88,10 +88,10 @@ def _package(path: str, there: Container[str]) -> str:
 def _find_imports(source: bytes) -> Iterator[str]:
     """Return own modules that a source may import: ``from a.b import c`` gives a, a.b, a.b.c.
 
-    So does the quoted name of ``a.b.c``.
+    The quoted name of ``a.b.c`` gives a, a.b.
     """
     for name in _QUOTED.findall(source):
-        yield from _list_packages(name)
+        yield from _list_packages(name.rpartition(b".")[0])
     for module, bracketed, plain, several in _IMPORT.findall(source):
         names = _NAMES.findall(_COMMENT.sub(b"", bracketed or plain or several))
         if module:

@@ -30,7 +30,7 @@ FACES = {"rich", "typer", "fastapi", "starlette", "uvicorn", "sqlalchemy", "http
 """What screens, servers and stores are made with."""
 
 OURS = re.compile(rf"({'|'.join(ROOMS)})(\.\w+)+")
-"""A dotted name of a module, or of what is in it."""
+"""A dotted name of what is in a module."""
 
 
 def module_file(name: str) -> Path | None:
@@ -54,7 +54,7 @@ def imports(path: Path) -> set[str]:
             module = ".".join([*above, *([node.module] if node.module else [])])
             found |= {module, *(f"{module}.{name.name}" for name in node.names)}
         elif isinstance(node, ast.Constant) and OURS.fullmatch(str(node.value)):
-            found.add(str(node.value))
+            found.add(str(node.value).rpartition(".")[0])
     return found | {name.rpartition(".")[0] for name in found}
 
 
