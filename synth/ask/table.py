@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -38,19 +38,19 @@ class Verb:
     @property
     def question(self) -> type[Question]:
         """The model of a question."""
-        found: type[Question] = _find(self._question)
+        found: type[Question] = resolve_name(self._question)
         return found
 
     @property
     def answer(self) -> Callable[[Any, Watcher], Reply]:
         """The function that answers a question."""
-        found: Callable[[Any, Watcher], Reply] = _find(self._answer)
+        found: Callable[[Any, Watcher], Reply] = resolve_name(self._answer)
         return found
 
     @property
     def reply(self) -> Any:
         """The model, or the union of models, of the answer."""
-        return _find(self._reply)
+        return resolve_name(self._reply)
 
     def cut_short(self, reply: Reply) -> bool:
         """Whether a reply is partial: then it is nobody's answer, and is not kept.
@@ -59,11 +59,6 @@ class Verb:
         """
         said = self.partial and reply.body.get("complete") is False
         return said or reply.outcome is Outcome.PARTIAL
-
-
-def _find(name: str) -> Any:
-    module, _, attribute = name.rpartition(".")
-    return getattr(import_module(module), attribute)
 
 
 VERBS: Mapping[str, Verb] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
+from pkgutil import resolve_name
 
 from rich.console import RenderableType
 
@@ -41,8 +41,7 @@ _RENDERERS: Mapping[str, str] = {
 
 def _render(verb: str, body: Json) -> RenderableType:
     """Return the table of an answer as JSON."""
-    module, _, name = _RENDERERS[verb].rpartition(".")
-    render: Callable[[object], RenderableType] = getattr(import_module(module), name)
+    render: Callable[[object], RenderableType] = resolve_name(_RENDERERS[verb])
     return render(judge(verb).validate_python(body))
 
 
