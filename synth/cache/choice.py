@@ -1,4 +1,4 @@
-"""Whether results are kept between questions, and where: a user's choice, or the cache folder."""
+"""The folder of the cache, and whether the user turned the cache off."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ VARIABLE = "COLLSYNTH_CACHE"
 
 NONE = "none"
 
-unused: ContextVar[bool] = ContextVar("unused", default=False)
-"""Whether nothing is to be kept or read: ``--no-cache``."""
+cache_off: ContextVar[bool] = ContextVar("cache_off", default=False)
+"""Whether this command neither reads nor writes the cache: ``--no-cache``."""
 
 
 def is_kept(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether anything is to be kept for later questions, in memory or on disk."""
-    return not unused.get() and environment.get(VARIABLE) != NONE
+    """Whether the cache is used, in memory or on disk."""
+    return not cache_off.get() and environment.get(VARIABLE) != NONE
 
 
 def user_folder(

@@ -3,7 +3,7 @@
 An entry is a file of three lines: a digest of the rest, a digest of the code's edition and of the
 key, and the text. It is written under another name and then renamed, so readers see all of it or
 nothing. What is damaged is not read, and is written again; what another edition wrote is not found.
-Nothing here is needed for an answer: where the folder cannot be used, work goes on without it.
+No answer needs the folder: where it cannot be used, commands work without it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from synth.cache.choice import unused
+from synth.cache.choice import cache_off
 
 if TYPE_CHECKING:
     from synth.service.cache import Cache
@@ -102,7 +102,7 @@ def _log(context: typer.Context, wanted: bool) -> None:
 
 
 def _use_no_cache(wanted: bool) -> None:
-    unused.set(wanted)
+    cache_off.set(wanted)
 
 
 NoCache = Annotated[
@@ -110,8 +110,7 @@ NoCache = Annotated[
     typer.Option(
         "--no-cache",
         callback=_use_no_cache,
-        help="Read nothing that earlier questions kept, and keep nothing. "
-        "Variable: COLLSYNTH_CACHE, a folder or none.",
+        help="Neither read nor write the cache. COLLSYNTH_CACHE names its folder, or none.",
     ),
 ]
 Verbose = Annotated[

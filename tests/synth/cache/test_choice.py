@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from synth.cache.choice import is_kept, unused, user_folder
+from synth.cache.choice import cache_off, is_kept, user_folder
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
 def test_nothing_is_kept_where_a_user_says_so() -> None:
     assert is_kept({})
     assert not is_kept({"COLLSYNTH_CACHE": "none"})
-    before = unused.set(True)
+    before = cache_off.set(True)
     try:
         assert not is_kept({})
     finally:
-        unused.reset(before)
+        cache_off.reset(before)
