@@ -67,19 +67,16 @@ def ask(
     """Put a question, print the answer, and say how it ended: the exit code.
 
     With ``in_lines`` each best so far is a line of JSON on standard output, and the answer is the
-    last line.
-    Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds them; after
-    that one file, by the end of its name, to where ``apart`` says, and a report to ``page``. An
-    answer that was given ``before`` is given again. A caller's mistake, and what cannot be
-    written, becomes one line on standard error and exit code 2.
+    last line. Files that are the answer go to ``output``, or with ``as_json`` the JSON that holds
+    them; after that one file, by the end of its name, to where ``apart`` says, and a report to
+    ``page``. An answer that was given ``before`` is given again. A caller's mistake, and what
+    cannot be written, becomes one line on standard error and exit code 2.
     """
     begun = clock.perf_counter()
     try:
         _check_page(page)
-        if in_lines and (as_json or output is not None):
-            other = "--json" if as_json else "-o"
-            hint = "its lines, the last with the answer, go to standard output"
-            raise InputError(f"--json-lines beside {other}", hint=hint)
+        if in_lines:
+            _check_lines(as_json, output)
         model = VERBS[verb].question
         question = parse_question(
             model, dict(_read(model, _add_format(model, flags, output, as_json)))
@@ -104,17 +101,22 @@ def ask(
         for ending, place in apart.items():
             deliver([_file(reply.body, ending)], place)
         if page is not None:
-            # Not at the top of the file: it loads drawings that only a report needs.
-            from synth.show.report import report
-
-            given = strip_texts(question.model_dump(mode="json", exclude_defaults=True))
-            text = report(verb, given, reply.body)
-            deliver([TextFile(name=f"{verb}.html", text=text)], page)
+            _write_page(verb, question, reply.body, page)
     except InputError as error:
         typer.echo(f"collsynth: {error}", err=True)
         return int(Outcome.NO) if isinstance(error, WrongProgramError) else USAGE
     outcome = max(int(reply.outcome), int(Outcome.NO) * empty)
     return INTERRUPTED if watcher.interrupted else outcome
+
+
+def _write_page(verb: str, question: Question, body: dict[str, Any], page: str) -> None:
+    """Write the report of an answer."""
+    # Not at the top of the file: it loads drawings that only a report needs.
+    from synth.show.report import report
+
+    given = strip_texts(question.model_dump(mode="json", exclude_defaults=True))
+    text = report(verb, given, body)
+    deliver([TextFile(name=f"{verb}.html", text=text)], page)
 
 
 def _file(body: Mapping[str, Any], ending: str) -> TextFile:
@@ -135,6 +137,14 @@ def _check_page(page: str | None) -> None:
             where="--report",
             hint="a report is a page for browsers, as in report.html",
         )
+
+
+def _check_lines(as_json: bool, output: str | None) -> None:
+    """Refuse lines of JSON beside another output: they go to standard output."""
+    if as_json or output is not None:
+        other = "--json" if as_json else "-o"
+        hint = "its lines, the last with the answer, go to standard output"
+        raise InputError(f"--json-lines beside {other}", hint=hint)
 
 
 def _check_outputs_of_sweep(page: str | None, output: str | None) -> None:
