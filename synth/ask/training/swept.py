@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice, product
+from collections.abc import Callable, Mapping
+from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hierarchies import InputError
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.swept import PlanSweepReply, SweptPlan
 from synth.ask.questions.named_texts import NamedText
-from synth.ask.questions.question import Question, parse_question
+from synth.ask.questions.question import parse_question
 from synth.ask.reply import Outcome, Reply, reply_of_search
 from synth.collective.ranking.request import QuietWatcher, Watcher
 
@@ -56,24 +56,20 @@ def sweep_plans(
 
     A combination that cannot be planned has a row with the reason.
     """
-    combinations = [*_combinations(question.sweep)]
+    sweep, quiet = question.sweep, QuietWatcher(watcher)
+    combinations = [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
     rows: list[SweptPlan] = []
     for values in combinations:
         if rows and not watcher.go_on():
             break
-        rows.append(_plan_combination(question, values, plan, QuietWatcher(watcher)))
+        rows.append(_plan_combination(question, values, plan, quiet))
         watcher.judged(len(rows), len(combinations))
     answer = PlanSweepReply.like(
-        swept={key: [*map(_spell, values)] for key, values in question.sweep.items()},
+        swept={key: [*map(_spell, values)] for key, values in sweep.items()},
         rows=rows,
         complete=len(rows) == len(combinations) and all(row.complete for row in rows),
     )
     return reply_of_search(answer, Outcome.OK if any(row.plan for row in rows) else Outcome.NO)
-
-
-def _combinations(sweep: SweptValues) -> Iterator[Mapping[str, str | NamedText]]:
-    for values in islice(product(*sweep.values()), MOST_COMBINATIONS):
-        yield dict(zip(sweep, values, strict=True))
 
 
 def _plan_combination(
@@ -93,17 +89,13 @@ def _plan_combination(
     return _row(values, "", answer, answer["plans"][answer["advised"]])
 
 
-def _question_with(question: PlanQuestion, values: Mapping[str, Any]) -> PlanQuestion:
+def _question_with(question: PlanQuestion, values: Mapping[str, str | NamedText]) -> PlanQuestion:
     """Returns the question with other values of its keys. Raises InputError for bad ones."""
-    read = {key: int(value) if key in NUMBERS else value for key, value in values.items()}
     given = question.model_dump(exclude_unset=True, exclude={"sweep", *values})
-    model: type[Question] = type(question)
-    named = {
-        key: {"name": value.name, "text": value.text} if isinstance(value, NamedText) else value
-        for key, value in read.items()
-    }
-    found: Any = parse_question(model, given | named)
-    return found  # type: ignore[no-any-return]
+    for key, value in values.items():
+        text = value.model_dump() if isinstance(value, NamedText) else value
+        given[key] = int(_spell(value)) if key in NUMBERS else text
+    return parse_question(type(question), given)
 
 
 def _row(

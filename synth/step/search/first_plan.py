@@ -9,7 +9,7 @@ placement of frameworks; a few more choices are left to the search.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, prod
 
@@ -137,7 +137,7 @@ def _candidates(
 ) -> Iterator[PlacedRecipe]:
     """Yields recipes with the pins that frameworks place, with tensor parallelism inside a node."""
     system, batch = job.system, job.spelling.batch
-    extents = Extents(**{**vars(counts.extents), "batch": batch})
+    extents = replace(counts.extents, batch=batch)
     knobs = Knobs(
         degrees=divisors(system.devices),
         axes=(PIPE, "data", *(["expert"] if extents.experts else []), "tensor"),

@@ -272,8 +272,12 @@ class Search:
     def _leading(self) -> list[ProvisionalResult]:
         """Returns the best of the plans that were timed so far."""
         first = nsmallest(MOST_REPORTED, self._best.values(), key=lambda plan: plan.seconds)
-        least = min(self._rough)
-        return [_provisional_of(rank, plan, least) for rank, plan in enumerate(first, 1)]
+        least = float(self._rough.min())
+        gaps = [plan.seconds / least - 1 if least else None for plan in first]
+        return [
+            plan.candidate.provisional(rank, plan.seconds, gap)
+            for rank, (plan, gap) in enumerate(zip(first, gaps, strict=True), 1)
+        ]
 
     def _learn(self, numbers: Sequence[int]) -> None:
         """Prices all collectives of plans at once, if several processes are allowed."""
@@ -295,8 +299,3 @@ def _spread(family: Family) -> tuple[int, int, bool, int]:
     recipe = family.recipe
     whole = prod(size for axis, size in recipe.axes if axis not in recipe.batch)
     return recipe.zero, whole, recipe.remat, recipe.microbatches
-
-
-def _provisional_of(rank: int, plan: ComposedPlan, least: float) -> ProvisionalResult:
-    gap = plan.seconds / least - 1 if least else None
-    return plan.candidate.provisional(rank, plan.seconds, gap)
