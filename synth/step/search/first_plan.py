@@ -15,7 +15,6 @@ from math import gcd, prod
 
 from grammar import Goal
 from hierarchies import System, row_major_placement
-from hierarchies.devices import Device
 from synth.step.rows.grids import Extents, Knobs, list_recipes
 from synth.step.search.job import PlanningProblem, divisors
 from synth.step.search.links import BoundLinks, PlacedRecipe, axes_of
@@ -84,7 +83,7 @@ class TransformerCounts:
 
     @cached_property
     def layer_bytes_per_token(self) -> float:
-        """Bytes that a layer keeps of a token for its backward pass, without recompute."""
+        """Bytes that a layer keeps of a token for its backward pass, in bfloat16."""
         match self.sizes:
             case Gpt2(width=width):
                 return 34.0 * width
@@ -114,9 +113,10 @@ def find_first_plan(job: PlanningProblem, pins: Pins) -> FirstPlan | None:
     sizes = sizes_of(job.model, job.changes)
     if not isinstance(sizes, Gpt2 | Llama) or (isinstance(sizes, Llama) and sizes.dropless):
         return None
-    formulas = _Formulas(TransformerCounts(sizes), job.system, job.device, job.spelling.batch)
-    tokens = job.spelling.batch * sizes.sequence
-    dtype = "bf16" if job.spelling.dtype == "bfloat16" else "f32"
+    dtype, element_bytes = ("bf16", 2) if job.spelling.dtype == "bfloat16" else ("f32", 4)
+    counts, batch = TransformerCounts(sizes), job.spelling.batch
+    formulas = _Formulas(counts, job.system, element_bytes, batch)
+    tokens = batch * sizes.sequence
     peak = job.device.peak(dtype) * job.system.devices
     least = formulas.counts.flops_per_token * tokens / peak
     best: FirstPlan | None = None
@@ -164,7 +164,7 @@ class _Formulas:
 
     counts: TransformerCounts
     system: System
-    device: Device
+    element_bytes: int
     batch: int
 
     @cached_property
@@ -196,10 +196,11 @@ class _Formulas:
         model = self.counts.sizes
         logits = 10.0 * model.vocabulary * model.sequence * self._samples(recipe)
         logits /= sizes.get("tensor", 1) if recipe.vocabulary else 1
+        kept *= self.element_bytes / 2
         return state * shared + outer * experts + kept + logits / (1 if recipe.stages == 1 else 2)
 
     def _kept_bytes(self, recipe: Recipe) -> float:
-        """Returns the bytes kept of microbatches in flight, and of a layer computed again."""
+        """Returns the bytes kept in bfloat16: of microbatches in flight, of a recomputed layer."""
         model, tensor = self.counts.sizes, dict(recipe.axes).get("tensor", 1)
         tokens = self._samples(recipe) * model.sequence
         by_tokens = tensor if recipe.tokens else 1
@@ -223,7 +224,7 @@ class _Formulas:
         recipe, rows, model = candidate.recipe, candidate.row_of, self.counts.sizes
         shared, experts = self._parameters(recipe)
         passes = recipe.microbatches * -(-model.layers // recipe.stages)
-        values = 2.0 * self._samples(recipe) * model.sequence * model.width
+        values = float(self.element_bytes) * self._samples(recipe) * model.sequence * model.width
         seconds = 0.0
         if "tensor" in rows:
             each = self._links.seconds(Goal.ALL_REDUCE, rows["tensor"], values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hierarchies import load
@@ -56,6 +58,14 @@ def test_parameters_are_those_of_the_traced_step(name: str) -> None:
     inputs = zip(traced.graph.inputs, traced.roles, strict=True)
     exact = sum(value.type.elements for value, role in inputs if role == "parameter")
     assert counted == pytest.approx(exact, rel=0.02)
+
+
+def test_wider_elements_need_more_memory() -> None:
+    job = problem(*JOBS["a model on nodes"])
+    wide = replace(job, spelling=replace(job.spelling, dtype="float32"))
+    pins = Pins.parse("tensor=1 pipe=1 zero=3 remat=no")
+    assert find_first_plan(job, pins) is not None
+    assert find_first_plan(wide, pins) is None
 
 
 @pytest.mark.parametrize("given", JOBS.values(), ids=JOBS)
