@@ -60,10 +60,12 @@ _CALIBRATION_TABLE = re.compile(r"^\[calibration\]", re.MULTILINE)
 
 def name_of(verb: str, question: Mapping[str, Any]) -> str:
     """Return the name of a question: what its verb does, and what distinguishes it."""
-    subject = ", ".join(filter(None, _subject(question)))
-    on = machine_in(question)
+    swept = question.get("sweep") or ()
+    fixed = {key: value for key, value in question.items() if key not in swept}
+    subject = ", ".join(filter(None, _subject(fixed)))
+    on = machine_in(fixed)
     about = f"{subject} on {on}" if subject and on else subject or on
-    parts = ", ".join(filter(None, (about, *_other_words(verb, question))))
+    parts = ", ".join(filter(None, (about, *_other_words(verb, fixed))))
     words = " ".join(filter(None, (_lead(verb, question, bool(parts)), parts))).split()
     name = "".join(character if character.isprintable() else "?" for character in " ".join(words))
     return name if len(name) <= _LONGEST_CHARACTERS else f"{name[:_LONGEST_CHARACTERS]}..."
@@ -145,12 +147,17 @@ def _value(value: Any) -> str:
         case {"name": str(name), "text": str()}:
             return name
         case dict():
-            return " ".join(f"{name}={size}" for name, size in value.items())
+            return " ".join(f"{name}={_swept_or_single(each)}" for name, each in value.items())
         case [[*_], *_]:
             return str(value)
         case list():
             return " ".join(map(_value, value))
     return str(value)
+
+
+def _swept_or_single(value: Any) -> str:
+    """Return the values of a swept key, with commas between them, or a single value."""
+    return ",".join(map(_value, value)) if isinstance(value, list) else _value(value)
 
 
 def _own_text_name(name: str, text: str) -> str:

@@ -97,6 +97,8 @@ def form_of(verb: str, question: Any) -> str:
     match verb:
         case "top":
             return "/"
+        case "plan" if question.get("sweep"):
+            return ""  # no form has several values of a key
         case "plan" if not question.get("job"):
             return "/plan"
         case "calibrate" if question.get("plan"):

@@ -76,3 +76,12 @@ def test_a_machine_is_in_the_name_as_it_is_called() -> None:
         question = dict(EXAMPLES[verb])
         assert machine_in(question) in name(verb, question)
     assert machine_in(EXAMPLES["sweep"]) == ""
+
+
+def test_the_name_of_a_sweep_has_its_values_and_no_value_that_they_replace() -> None:
+    asked = {"system": "dgx-h100:1", "model": "gpt2-xl", "batch": 256}
+    name = name_of("plan", {**asked, "sweep": {"batch": ["64", "128"]}})
+    assert name == "Plan a step: gpt2-xl on dgx-h100:1, sweep batch=64,128"
+    ours = {"name": "a.toml", "text": "x"}
+    name = name_of("plan", {**asked, "sweep": {"system": ["dgx-h100:1", ours]}})
+    assert name == "Plan a step: gpt2-xl, batch 256, sweep system=dgx-h100:1,a.toml"

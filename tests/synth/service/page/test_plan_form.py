@@ -21,6 +21,7 @@ from serving import Served, served
 from synth.ask.planning import PlanQuestion
 from synth.ask.questions.question import parse_question
 from synth.service.limits import Limits
+from synth.service.page.answer_routes import form_of
 from synth.service.page.forms import FORMS
 from synth.service.page.forms.checks import check
 from synth.service.page.forms.values import question, values_of_fields, values_of_question
@@ -292,3 +293,9 @@ def test_a_rank_is_found_in_the_pictures_of_a_plan(server: Served, answer: str) 
     refused = server.ask.get(f"{answer}?rank=8").text
     assert "There is no rank" in refused
     assert "device here" not in refused
+
+
+def test_a_sweep_has_no_form_that_would_drop_its_values() -> None:
+    asked = {"system": "dgx-h100:1", "model": "llama3-tiny"}
+    assert form_of("plan", asked) == "/plan"
+    assert form_of("plan", {**asked, "sweep": {"batch": ["8", "16"]}}) == ""
