@@ -1,10 +1,10 @@
 """The Pareto front of two costs: the choices that no other choice beats in both.
 
-One cost, a size, is known for all choices. The other, seconds, has a lower bound, a tighter bound
-at some effort, and a price that takes longest to compute. A choice is surely beaten if a priced
+One cost, a size, is known for all choices. The other, seconds, has a lower bound, tighter bounds at
+some effort each, and a price that takes longest to compute. A choice is surely beaten if a priced
 choice has no larger size and no more seconds than the bound. The front, by bounds, of the remaining
-choices is priced next, until none remain. So the result equals that of pricing all choices, and few
-are priced.
+choices is bounded more tightly or priced next, until none remain. So the result equals that of
+pricing all choices, and few are priced.
 """
 
 from __future__ import annotations
@@ -25,31 +25,39 @@ def find_front(
     sizes: Sequence[float] | Costs,
     price: Pricer,
     go_on: Callable[[], bool] = lambda: True,
-    nearer: Pricer | None = None,
+    nearer: Sequence[Pricer] = (),
 ) -> dict[int, float]:
     """Returns the numbers on the front with their seconds, the fastest and largest first.
 
-    Of equal choices the first to be priced stays. ``nearer`` returns tighter bounds, which are
-    computed before a price, for all choices with equal bounds and sizes at once. If ``go_on``
-    returns False, the front is that of the choices priced so far.
+    Of equal choices the first to be priced stays. ``nearer`` return tighter bounds, each tighter
+    than the one before. They are computed before a price, for all choices with equal bounds and
+    sizes at once. If ``go_on`` returns False, the front is that of the choices priced so far.
     """
-    lows, large = np.array(bounds, float), np.array(sizes, float)
-    seconds, rough = np.full(len(lows), np.nan), np.full(len(lows), nearer is not None)
-    left = np.arange(len(lows))
+    seconds, large = np.full(len(sizes), np.nan), np.array(sizes, float)
+    order = np.argsort(large, kind="stable")
+    # By size: its choices are those from one of ``starts`` to the next. Priced ones have no bound.
+    distinct, starts = np.unique(large[order], return_index=True)
+    lows, refined = np.array(bounds, float)[order], np.zeros(len(order), int)
     while True:
         best = _front_of(np.flatnonzero(~np.isnan(seconds)), seconds, large)
-        left = left[~_find_beaten(lows[left], large[left], seconds[best], large[best])]
-        if not len(left) or not go_on():
+        beaten_by = _find_fastest(distinct, seconds[best], large[best])
+        least = np.minimum.reduceat(lows, starts) if len(order) else lows
+        least[least >= beaten_by] = np.inf
+        smaller = np.minimum.accumulate(np.append(np.inf, least))[:-1]
+        chosen = np.flatnonzero(least < smaller)[::-1]
+        if not len(chosen) or not go_on():
             return dict(zip(best.tolist(), seconds[best].tolist(), strict=True))
-        chosen = _front_of(left, lows, large)
-        if nearer is not None and len(far := chosen[rough[chosen]]):
-            # Complex numbers compare pairs of bound and size in one call of np.isin.
-            alike = np.isin(lows[left] + 1j * large[left], lows[far] + 1j * large[far])
-            far = left[alike & rough[left]]
-            lows[far], rough[far] = nearer(far.tolist()), False
+        ends = np.append(starts, len(order))[1:]
+        alike = [
+            starts[size] + np.flatnonzero(lows[starts[size] : ends[size]] == least[size])
+            for size in chosen
+        ]
+        firsts = np.array([places[0] for places in alike])
+        if (level := refined[firsts].min()) < len(nearer):
+            far = np.concatenate([places[refined[places] == level] for places in alike])
+            lows[far], refined[far] = nearer[level](order[far].tolist()), level + 1
         else:
-            seconds[chosen] = price(chosen.tolist())
-            left = left[np.isnan(seconds[left])]
+            seconds[order[firsts]], lows[firsts] = price(order[firsts].tolist()), np.inf
 
 
 def _front_of(numbers: Numbers, seconds: Costs, sizes: Costs) -> Numbers:
@@ -59,7 +67,7 @@ def _front_of(numbers: Numbers, seconds: Costs, sizes: Costs) -> Numbers:
     return order[sizes[order] < smallest[:-1]]
 
 
-def _find_beaten(lows: Costs, large: Costs, seconds: Costs, sizes: Costs) -> NDArray[np.bool_]:
-    """Returns which choices a front surely beats, by a choice within their bound and size."""
-    before = np.searchsorted(seconds, lows, side="right")
-    return np.append(np.inf, sizes)[before] <= large
+def _find_fastest(most: Costs, seconds: Costs, sizes: Costs) -> Costs:
+    """Returns the least seconds of a front's choices that have at most each size, or inf."""
+    count = np.searchsorted(sizes[::-1], most, side="right")
+    return np.append(np.inf, seconds[::-1])[count]

@@ -192,10 +192,18 @@ class Search:
             if len(fresh) > PLANS_AT_ONCE:
                 lowest = np.argpartition(self._bounds[fresh], PLANS_AT_ONCE)[:PLANS_AT_ONCE]
                 fresh = np.union1d(fresh[lowest], [number])
+            self._list_nearer(fresh.tolist())
+        return float(self._nearer[number])
+
+    def _list_nearer(self, numbers: Sequence[int]) -> list[float]:
+        """Returns lower bounds in seconds, with the machine's links, of plans with bounds."""
+        asked = np.array(numbers, int)
+        if len(fresh := asked[np.isnan(self._nearer[asked])]):
             self._learn(fresh.tolist())  # in parallel; the bounds then read the cache
             nearer = self._choosing.bounds([*map(self._candidate, fresh.tolist())])
             self._nearer[fresh] = np.maximum(self._bounds[fresh], nearer)
-        return float(self._nearer[number])
+        nearest: list[float] = self._nearer[asked].tolist()
+        return nearest
 
     def cheapest(
         self, among: Callable[[PlacedRecipe], bool] = lambda candidate: True
@@ -240,7 +248,8 @@ class Search:
         """
         rough, sizes = self._rough[self._family], np.array(self._sizes)[self._family]
         stops = Stops(self._watcher)
-        numbers = find_front(rough, sizes, self._time_all, stops.go_on, self._list_bounds)
+        nearer = self._list_bounds, self._list_nearer
+        numbers = find_front(rough, sizes, self._time_all, stops.go_on, nearer)
         self.complete = self.complete and not stops.stopped
         least, front = inf, list[ComposedPlan]()
         for plan in map(self._best.__getitem__, numbers):

@@ -36,26 +36,32 @@ def test_it_is_that_of_pricing_everything(choices: list[tuple[int, int, int]]) -
 
 
 @given(CHOICES)
-def test_nothing_is_priced_before_its_nearer_bound(choices: list[tuple[int, int, int]]) -> None:
-    """The same is priced as if nearer bounds were known from the first."""
+def test_nothing_is_priced_before_its_nearest_bound(choices: list[tuple[int, int, int]]) -> None:
+    """The same is priced as if the nearest bounds were known from the first."""
     seconds, sizes = [float(one[0]) for one in choices], [one[1] for one in choices]
-    bounds = [one[0] - 0.5 - one[2] % 2 for one in choices]
-    told: set[int] = set()
+    nearest = [one[0] - 0.5 - one[2] % 2 for one in choices]
+    bounds = [
+        nearest,
+        [bound - one[2] for bound, one in zip(nearest, choices, strict=True)],
+        [bound - one[2] - one[1] for bound, one in zip(nearest, choices, strict=True)],
+    ]
+    refined = [0] * len(choices)
     asked: list[list[int]] = [[], []]
 
     def price(at: int, numbers: Sequence[int]) -> list[float]:
         asked[at] += numbers
-        assert not at or {*numbers} <= told
+        assert not at or all(refined[number] == 2 for number in numbers)
         return [seconds[number] for number in numbers]
 
-    def nearer(numbers: Sequence[int]) -> list[float]:
-        assert told.isdisjoint(numbers)
-        told.update(numbers)
-        return [bounds[number] for number in numbers]
+    def nearer(level: int, numbers: Sequence[int]) -> list[float]:
+        for number in numbers:
+            assert refined[number] == level
+            refined[number] += 1
+        return [bounds[1 - level][number] for number in numbers]
 
-    rough = [bound - one[2] for bound, one in zip(bounds, choices, strict=True)]
-    found = find_front(bounds, sizes, partial(price, 0))
-    assert find_front(rough, sizes, partial(price, 1), nearer=nearer) == found
+    found = find_front(nearest, sizes, partial(price, 0))
+    pricers = partial(nearer, 0), partial(nearer, 1)
+    assert find_front(bounds[2], sizes, partial(price, 1), nearer=pricers) == found
     assert asked[0] == asked[1]
 
 
