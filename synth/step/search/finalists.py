@@ -32,7 +32,7 @@ from synth.step.simulation import (
 from synth.step.simulation.groups import find_scores
 from synth.step.simulation.predicting import predict_tasks, write_plan
 from synth.step.simulation.sources import Rooflines, build_sources
-from synth.step.simulation.stretching import WRITTEN_STAGES, stretch_device
+from synth.step.simulation.stretching import choose_stages, stretch_device
 
 RUNTIME = StepRuntime(Overlap(sends=True, prefetch=1))
 """Gradients are reduced as soon as they are computed; parameters are gathered one layer ahead."""
@@ -227,25 +227,24 @@ def simulate_plan(
 
 def layers_of(recipe: Recipe, layers: int) -> int:
     """Returns the number of layers of the step that is traced to simulate the recipe."""
-    written = _written_layers(recipe, layers)
-    return sum(written) if written is not None else layers
+    short = _shorten_recipe(recipe, layers)
+    return sum(short.layers) if short else layers
 
 
-def _written_layers(recipe: Recipe, layers: int) -> tuple[int, ...] | None:
-    """Returns the layers of the stages that represent all stages; None if inner stages differ."""
-    stages = recipe.stages
-    stage_layers = recipe.layers or (layers // stages,) * stages
-    if stages <= WRITTEN_STAGES or sum(stage_layers) != layers or len({*stage_layers[1:-1]}) > 1:
-        return None
-    return stage_layers[0], *stage_layers[1 : WRITTEN_STAGES - 1], stage_layers[-1]
+def _list_stage_layers(recipe: Recipe, layers: int) -> tuple[int, ...]:
+    """Returns the number of layers of each stage."""
+    return recipe.layers or (layers // recipe.stages,) * recipe.stages
 
 
 def _shorten_recipe(recipe: Recipe, layers: int) -> Recipe | None:
-    """Returns the recipe with a few stages that represent all; None if inner stages differ."""
-    if (few := _written_layers(recipe, layers)) is None:
+    """Returns the recipe with a few stages that represent all; None if these would be all."""
+    stage_layers = _list_stage_layers(recipe, layers)
+    written = choose_stages(stage_layers)
+    if len(written) == len(stage_layers) or sum(stage_layers) != layers:
         return None
-    axes = tuple((name, WRITTEN_STAGES if name == PIPE else size) for name, size in recipe.axes)
+    axes = tuple((name, len(written) if name == PIPE else size) for name, size in recipe.axes)
     schedule = "zero-bubble-h1" if recipe.schedule in HALVES else "1f1b"
+    few = tuple(stage_layers[stage] for stage in written)
     return replace(recipe, axes=axes, schedule=schedule, chunks=1, layers=few)
 
 
@@ -283,7 +282,8 @@ def simulate_finalist(
     if (short := _shorten_recipe(recipe, layers)) is not None:
         step = step_of(sum(short.layers))
         written = _WrittenCandidate(step, plan_of(step, short), *settings)
-        if (longer := stretch_device(written.tasks, recipe.stages)) is not None:
+        stage_layers = _list_stage_layers(recipe, layers)
+        if (longer := stretch_device(written.tasks, stage_layers)) is not None:
             order = SCHEDULES[recipe.schedule](candidate.ranks, recipe.microbatches, recipe.chunks)
             return written.simulate(longer, order)
     step = step_of(layers)

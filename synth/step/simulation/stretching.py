@@ -1,38 +1,51 @@
-"""Stretches a device of five stages to more stages: all stages between the ends do the same work.
+"""Stretches a device of a few stages to more stages: stages with equal layers do the same work.
 
-A pipeline of 96 stages has 94 stages with equal layers, and most of the time of a simulation is
-spent to shard, apply and group each of them. So five stages are written out: the first, the second,
-a middle stage, the last but one, and the last. A longer pipeline repeats the middle stage.
+A pipeline of 96 stages has 94 inner stages of one or two kinds, and most of the time of a
+simulation is spent to shard, apply and group each of them. So only some stages are written out: the
+first two and the last two, because the ends hand each other what no other stage has, and one stage
+of each number of layers between them. A longer pipeline repeats these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from synth.step.sharding.program import EVERYWHERE
 from synth.step.simulation.device import Buffer, DeviceTasks, StageSend, Task
 
-WRITTEN_STAGES = 5
-"""Number of stages that are written out: enough that each has the neighbours it has in a longer
-pipeline."""
+ENDS = 2
+"""Number of stages at each end that stand for no other stage."""
 
 Places = dict[tuple[int, int], int]
 """The number of a task or buffer in the longer device, by its number in the short device and its
 stage in the longer."""
 
 
-def stretch_device(device: DeviceTasks, stages: int) -> DeviceTasks | None:
-    """Stretches a device of ``WRITTEN_STAGES`` stages to ``stages``.
+def choose_stages(layers: Sequence[int]) -> Sequence[int]:
+    """Returns the stages to write out of a pipeline with so many ``layers`` in each stage."""
+    inner = range(ENDS, len(layers) - ENDS)
+    firsts = {layers[stage]: stage for stage in reversed(inner)}
+    ends = (stage for stage in range(len(layers)) if stage not in inner)
+    return sorted({*ends, *firsts.values()})
+
+
+def stretch_device(device: DeviceTasks, layers: Sequence[int]) -> DeviceTasks | None:
+    """Stretches a device of the stages of ``choose_stages(layers)`` to all stages.
 
     Returns None if a stage depends on more than its neighbours: on values sent farther than to the
     next stage, except between the two ends, or if work that runs everywhere depends on a stage.
     """
-    originals = [0, 1, *[2] * (stages - WRITTEN_STAGES + 1), WRITTEN_STAGES - 2, WRITTEN_STAGES - 1]
-    handed = dict(_stretch_sends(device, stages))
-    if any(_is_far(send) and not _is_between_ends(send) for send in device.handed):
+    written = choose_stages(layers)
+    stand_in = {layers[stage]: number for number, stage in enumerate(written[ENDS:-ENDS], ENDS)}
+    originals = [
+        written.index(stage) if stage in written else stand_in[layers[stage]]
+        for stage in range(len(layers))
+    ]
+    handed = _stretch_sends(device.handed, len(written), len(layers))
+    if handed is None:
         return None
-    copies: list[list[int]] = [[] for _ in range(WRITTEN_STAGES)]
+    copies: list[list[int]] = [[] for _ in written]
     for stage, original in enumerate(originals):
         copies[original].append(stage)
     tasks: list[tuple[Task, int]] = []
@@ -76,22 +89,32 @@ def _stages(stage: int, copies: Sequence[Sequence[int]]) -> Sequence[int]:
     return (EVERYWHERE,) if stage == EVERYWHERE else copies[stage]
 
 
-def _is_far(send: StageSend) -> bool:
-    return abs(send.source - send.target) != 1
+def _stretch_sends(
+    handed: Mapping[StageSend, int], written: int, stages: int
+) -> dict[StageSend, int] | None:
+    """Returns the transfers between all stages; None if some are not between neighbours or ends.
 
-
-def _is_between_ends(send: StageSend) -> bool:
-    return {send.source, send.target} == {0, WRITTEN_STAGES - 1}
-
-
-def _stretch_sends(device: DeviceTasks, stages: int) -> Iterator[tuple[StageSend, int]]:
-    """Yields the transfers between stages; each copy of the middle stage sends to the next copy."""
-    more = stages - WRITTEN_STAGES
-    for send, size in device.handed.items():
-        # Stages after the middle stage, which is 2, shift by the number of its extra copies.
-        source, target = (end + more * (end > 2) for end in (send.source, send.target))
-        if {send.source, send.target} == {2, 3}:
-            for step in range(more + 1):
-                yield replace(send, source=send.source + step, target=send.target + step), size
+    Each inner stage hands as much to the next as the first inner stage.
+    """
+    inner, more = range(ENDS, written - ENDS), stages - written
+    longer: dict[StageSend, int] = {}
+    for send, size in handed.items():
+        low = min(send.source, send.target)
+        if {send.source, send.target} == {0, written - 1}:
+            source, target = ((stages - 1) * bool(end) for end in (send.source, send.target))
+            longer[replace(send, source=source, target=target)] = size
+        elif abs(send.source - send.target) != 1 or (
+            low in inner and handed.get(_move(send, ENDS - low)) != size
+        ):
+            return None
+        elif low in inner:
+            steps = range(len(inner) + more) if low == ENDS else ()
+            longer.update((_move(send, step), size) for step in steps)
         else:
-            yield replace(send, source=source, target=target), size
+            longer[_move(send, more * (low > inner[-1]))] = size
+    return longer
+
+
+def _move(send: StageSend, stages: int) -> StageSend:
+    """Returns the same transfer between stages that come later by ``stages``."""
+    return replace(send, source=send.source + stages, target=send.target + stages)
