@@ -13,17 +13,19 @@ all-to-all, whose messages are the most similar.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from operator import mul
 
 import numpy as np
 
 from grammar import Collective
 from hierarchies import Devices, Domain, Fit, System
-from hierarchies.links import Floats, Numbers, Wiring, mesh_link
+from hierarchies.links import Numbers, Wiring, mesh_link
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.link_loads import Entry, route_around_circles, sum_by_link
 from synth.collective.algorithms.protocols import Protocol
 from synth.collective.price.steps import InstructionPrice
-from synth.collective.semantics.point_to_point import PointToPoint
+from synth.collective.semantics.point_to_point import PointToPoint, TransferKind
 
 _CHOICE = Collective.ALL_TO_ALL.value, Algorithm.DIRECT.value, Protocol.SIMPLE.value
 _MEMORY = "memory"
@@ -34,40 +36,87 @@ _TOLERANCE = 1e-12
 def price_transfer(request: PointToPoint, system: System) -> InstructionPrice:
     """Returns the price of a transfer with its breakdown; free if every device keeps its part.
 
+    Raises as ``find_route`` does.
+    """
+    return find_route(request, system).price(float(request.size_bytes))
+
+
+def find_route(request: PointToPoint, system: System) -> TransferRoute:
+    """Finds what a transfer loads, for any number of bytes.
+
     Raises InputError for a system with too many links to follow individually, and for a system with
     missing devices.
     """
     system.check_even()
-    pairs, size = request.pairs, float(request.size_bytes)
-    names = (*system.hierarchy.names, _MEMORY)
+    pairs = request.pairs
+    levels = len(system.links) + 1
     if not len(pairs):
-        free = tuple((name, 0.0) for name in names)
-        return InstructionPrice(request.what.value, None, size, 0.0, 0.0, _MEMORY, free[:-1], free)
+        return TransferRoute(request.what, ((),) * levels, (), system)
     wiring = Wiring(system)
     legs = list(_legs(pairs, wiring))
     entries = [entry for leg in legs for entry in leg.entries(wiring)]
     entries += [_unit_load(wiring.memories(end)) for end in pairs.T]
-    carried = sum_by_link(entries, wiring) * size
+    carried = sum_by_link(entries, wiring)
     firsts = (*wiring.firsts, wiring.links)
-    busy, most = [], []
-    for level, name in enumerate(names):
-        links = slice(firsts[level], firsts[level + 1])
-        seconds = carried[links] / wiring.bandwidths[links] / _share(system, level)
-        busy.append((name, float(seconds.max(initial=0.0))))
-        most.append((name, float(carried[links].max(initial=0.0))))
-    latency = _launch(system) + _longest_wait(legs, len(pairs), system, size)
-    longest = max(seconds for _, seconds in busy)
-    busiest = next(name for name, seconds in busy if seconds >= longest * (1 - _TOLERANCE))
-    return InstructionPrice(
-        request.what.value,
-        None,
-        size,
-        latency + longest,
-        latency,
-        busiest,
-        tuple(most[:-1]),
-        tuple(busy),
-    )
+    loads = []
+    for level in range(levels):
+        links = firsts[level] + np.flatnonzero(carried[firsts[level] : firsts[level + 1]])
+        distinct = {*zip(carried[links].tolist(), wiring.bandwidths[links].tolist(), strict=True)}
+        loads.append(tuple(sorted(distinct)))
+    hops = np.zeros((len(pairs), len(system.links)), np.int64)
+    for leg in legs:
+        hops[leg.which, leg.level] = leg.hops(wiring)
+    ways = tuple(map(tuple, np.unique(hops, axis=0).tolist()))
+    return TransferRoute(request.what, tuple(loads), ways, system)
+
+
+@dataclass(frozen=True)
+class TransferRoute:
+    """The links that a transfer loads, for any number of bytes of each device.
+
+    ``loads``: of each level, and of memory, the distinct pairs of buffers on a link and the link's
+    bytes a second. ``hops``: the distinct numbers of links of each level that messages cross in
+    turn; none if every device keeps its part.
+    """
+
+    kind: TransferKind
+    loads: tuple[tuple[tuple[float, float], ...], ...]
+    hops: tuple[tuple[int, ...], ...]
+    system: System = field(compare=False)  # its hash covers every link
+
+    def price(self, size_bytes: float) -> InstructionPrice:
+        """Returns the price of a transfer of ``size_bytes`` of each device, with its breakdown."""
+        names = (*self.system.hierarchy.names, _MEMORY)
+        if not self.hops:
+            free = tuple((name, 0.0) for name in names)
+            return InstructionPrice(
+                self.kind.value, None, size_bytes, 0.0, 0.0, _MEMORY, free[:-1], free
+            )
+        busy, most = [], []
+        for level, (name, loads) in enumerate(zip(names, self.loads, strict=True)):
+            share = _share(self.system, level)
+            seconds = (load * size_bytes / bandwidth / share for load, bandwidth in loads)
+            busy.append((name, max(seconds, default=0.0)))
+            most.append((name, max((load * size_bytes for load, _ in loads), default=0.0)))
+        latency = _launch(self.system) + self._wait_seconds(size_bytes)
+        longest = max(seconds for _, seconds in busy)
+        busiest = next(name for name, seconds in busy if seconds >= longest * (1 - _TOLERANCE))
+        return InstructionPrice(
+            self.kind.value,
+            None,
+            size_bytes,
+            latency + longest,
+            latency,
+            busiest,
+            tuple(most[:-1]),
+            tuple(busy),
+        )
+
+    def _wait_seconds(self, size_bytes: float) -> float:
+        """Returns the largest sum of latencies of the links that one message crosses."""
+        levels = range(len(self.system.links))
+        waits = [_hop_seconds(self.system, level, size_bytes) for level in levels]
+        return max(sum(map(mul, hops, waits)) for hops in self.hops)
 
 
 class _Leg:
@@ -158,17 +207,12 @@ def _launch(system: System) -> float:
     return Protocol.SIMPLE.launch_seconds if system.launches else 0.0
 
 
-def _longest_wait(legs: list[_Leg], messages: int, system: System, size_bytes: float) -> float:
-    """Returns the largest sum of latencies of the links that one message crosses."""
-    fit, wiring = _fit(system), Wiring(system)
-    waits: Floats = np.zeros(messages)
-    for leg in legs:
-        link = system.links[leg.level].latency_seconds
-        hop = fit.levels[leg.level].hop_seconds if fit else link
-        if curve := system.calibration and system.calibration.curve(*_CHOICE[1:], leg.level):
-            hop *= curve.at(size_bytes)
-        waits[leg.which] += leg.hops(wiring) * hop
-    return float(waits.max())
+def _hop_seconds(system: System, level: int, size_bytes: float) -> float:
+    """Returns the latency of one link of a level."""
+    fit = _fit(system)
+    hop = fit.levels[level].hop_seconds if fit else system.links[level].latency_seconds
+    curve = system.calibration and system.calibration.curve(*_CHOICE[1:], level)
+    return hop * curve.at(size_bytes) if curve else hop
 
 
 def _fit(system: System) -> Fit | None:

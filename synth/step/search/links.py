@@ -26,7 +26,7 @@ from synth.collective.ranking.oracle import PlacedGoal, ProgramPrices
 from synth.collective.ranking.request import ProvisionalResult
 from synth.collective.semantics.point_to_point import stage_transfer
 from synth.search.forks import WorkControl, map_in_forks
-from synth.step.point_to_point import price_transfer
+from synth.step.point_to_point import TransferRoute, find_route
 from synth.step.search.composing.clock import Structure
 from synth.step.sharding import Recipe
 from synth.step.sharding.plan import PIPE
@@ -139,6 +139,7 @@ class PricedLinks:
     system: System
     _known: dict[Key, float] = field(default_factory=dict)
     _handed: dict[tuple[Row, int], Sequence[float]] = field(default_factory=dict)
+    _routes: dict[Row, Sequence[TransferRoute]] = field(default_factory=dict)
     libraries: dict[Goal, Library] = field(default_factory=dict)
 
     @cached_property
@@ -189,14 +190,18 @@ class PricedLinks:
         """See ``Links``."""
         key = row, int(size_bytes)
         if key not in self._handed:
-            placement, ranks = place_alone(self.system, row), range(prod(row) - 1)
-            transfers = (
-                stage_transfer(placement, "over", rank, rank + 1, key[1]) for rank in ranks
-            )
-            self._handed[key] = [
-                price_transfer(transfer, self.system).seconds for transfer in transfers
-            ]
+            if row not in self._routes:
+                self._routes[row] = self._find_routes(row)
+            size = float(key[1])
+            seconds = {route: route.price(size).seconds for route in {*self._routes[row]}}
+            self._handed[key] = [seconds[route] for route in self._routes[row]]
         return self._handed[key]
+
+    def _find_routes(self, row: Row) -> Sequence[TransferRoute]:
+        """Finds the routes from each rank on a row to the next; most are equal."""
+        placement, ranks = place_alone(self.system, row), range(prod(row) - 1)
+        transfers = (stage_transfer(placement, "over", rank, rank + 1, 1) for rank in ranks)
+        return [find_route(transfer, self.system) for transfer in transfers]
 
 
 @dataclass(frozen=True)
