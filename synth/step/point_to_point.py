@@ -116,7 +116,7 @@ class TransferRoute:
         """Returns the largest sum of latencies of the links that one message crosses."""
         levels = range(len(self.system.links))
         waits = [_hop_seconds(self.system, level, size_bytes) for level in levels]
-        return max(sum(map(mul, hops, waits)) for hops in self.hops)
+        return float(max(sum(map(mul, hops, waits)) for hops in self.hops))
 
 
 class _Leg:
