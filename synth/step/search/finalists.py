@@ -386,7 +386,8 @@ def count_sections(
     counts = Counter[float]()
     for task in run.device.tasks:
         if task.seconds in known and not task.request:
-            counts[task.seconds] += 1 if task.place.when in ONCE_PHASES else microbatches
+            times = 1 if task.place.when in ONCE_PHASES else microbatches
+            counts[task.seconds] += times * run.device.count_stages(task.place.stage)
     return counts
 
 

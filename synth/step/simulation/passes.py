@@ -36,11 +36,24 @@ class Passes:
 
     device: DeviceTasks
 
-    @cached_property
+    @property
     def stages(self) -> Sequence[int]:
         """The stages that have tasks, in order; stage 0 if all tasks run everywhere."""
+        return range(len(self.device.originals)) or self._written
+
+    @cached_property
+    def _written(self) -> Sequence[int]:
+        """The stages whose tasks are written out."""
         stages = {task.place.stage for task in self.device.tasks} - {EVERYWHERE}
         return sorted(stages) or [0]
+
+    def _original(self, stage: int) -> int:
+        """Returns the stage whose tasks a stage has."""
+        return self.device.originals[stage] if self.device.originals else stage
+
+    def find_originals(self, keys: Iterable[PassKey]) -> tuple[PassKey, ...]:
+        """Returns the passes whose tasks passes have: equal passes have equal originals."""
+        return tuple(key._replace(stage=self._original(key.stage)) for key in keys)
 
     @cached_property
     def back(self) -> tuple[StepPhase, ...]:
@@ -53,18 +66,20 @@ class Passes:
         tasks: dict[PassKey, list[int]] = {}
         for number, task in enumerate(self.device.tasks):
             own = task.place.stage
-            for stage in self.stages if own == EVERYWHERE else (own,):
+            for stage in self._written if own == EVERYWHERE else (own,):
                 tasks.setdefault(PassKey(stage, task.place.when, task.turn), []).append(number)
         return tasks
 
     def once(self, stage: int, when: StepPhase) -> list[PassKey]:
         """Returns the passes of a stage before or after all microbatches, in the order of turns."""
-        keys = (key for key in self._tasks if key.stage == stage and key.when is when)
-        return sorted(keys, key=lambda key: key.turn)
+        own = self._original(stage)
+        keys = (key for key in self._tasks if key.stage == own and key.when is when)
+        return [key._replace(stage=stage) for key in sorted(keys, key=lambda key: key.turn)]
 
     def tasks(self, keys: Iterable[PassKey]) -> list[int]:
         """Returns the numbers of the tasks of the passes ``keys``."""
-        return sorted(number for key in keys for number in self._tasks.get(key, ()))
+        own = self.find_originals(keys)
+        return sorted(number for key in own for number in self._tasks.get(key, ()))
 
     def part(self, keys: Sequence[PassKey]) -> DeviceTasks:
         """Returns consecutive passes of a stage as the tasks of a separate device.
@@ -124,11 +139,12 @@ class Passes:
 
         These are the inputs, and values made from them before the first microbatch.
         """
-        here = {*stages, EVERYWHERE}
+        here = [*map(self._original, stages), EVERYWHERE]
         for number in self._before:
             buffer = self.device.buffers[number]
             made = buffer.maker >= 0
-            if (self.device.tasks[buffer.maker].place.stage if made else buffer.home) in here:
+            home = self.device.tasks[buffer.maker].place.stage if made else buffer.home
+            for _ in range(here.count(home)):
                 yield buffer.kind, buffer.size_bytes, buffer.name
 
     @cached_property
@@ -170,7 +186,7 @@ class Passes:
                 yield (made, later[-1]), buffer
 
     def _made(self, stage: int, phases: Sequence[StepPhase]) -> Iterator[tuple[int, Buffer]]:
-        stages = {stage, EVERYWHERE}
+        stages = {self._original(stage), EVERYWHERE}
         places = (InstructionPlace(stage, phase) for stage in stages for phase in phases)
         for number in sorted(chain(*(self._made_at.get(place, ()) for place in places))):
             yield number, self.device.buffers[number]

@@ -250,8 +250,9 @@ class _PassGraph:
 
     If a last backward pass and the update are a single block, values for other stages are sent when
     the pass would have ended alone: the rest of the block is a task without a name. ``links``: the
-    links of its own rank that each task keeps busy, a pass on average. ``known``: the pass that was
-    timed of all passes with the same work, such as those of the stages in the middle.
+    links of its own rank that each task keeps busy, a pass on average. ``original``: the timelines
+    of ``alone`` by the passes that are written out. ``known``: the pass that was timed of all
+    passes with the same work, such as those of the stages in the middle.
     """
 
     passes: Passes
@@ -265,6 +266,7 @@ class _PassGraph:
     seconds: list[float] = field(default_factory=list)
     links: list[Occupancy] = field(default_factory=list)
     alone: dict[tuple[PassKey, ...], DeviceTimeline] = field(default_factory=dict)
+    original: dict[tuple[PassKey, ...], DeviceTimeline] = field(default_factory=dict)
     known: dict[object, DeviceTimeline] = field(default_factory=dict)
     handed: float = 0.0
 
@@ -304,16 +306,21 @@ class _PassGraph:
     def _timed(self, keys: tuple[PassKey, ...]) -> DeviceTimeline:
         """Returns the timeline of passes that run alone, as a single block."""
         if keys not in self.alone:
-            device = self.passes.part(keys)
-            work = tuple(
-                (task.stream, task.seconds, task.before, task.issue, task.occupancy)
-                for task in device.tasks
-            )
-            if work not in self.known:
-                self.known[work] = simulate(device, self.taken)
-            timed = self.known[work]
-            self.alone[keys] = DeviceTimeline(device, timed.begins, timed.ends)
+            originals = self.passes.find_originals(keys)
+            if originals not in self.original:
+                self.original[originals] = self._simulate(self.passes.part(keys))
+            self.alone[keys] = self.original[originals]
         return self.alone[keys]
+
+    def _simulate(self, device: DeviceTasks) -> DeviceTimeline:
+        work = tuple(
+            (task.stream, task.seconds, task.before, task.issue, task.occupancy)
+            for task in device.tasks
+        )
+        if work not in self.known:
+            self.known[work] = simulate(device, self.taken)
+        timed = self.known[work]
+        return DeviceTimeline(device, timed.begins, timed.ends)
 
     def _append_pass(self, seconds: float, keys: tuple[PassKey, ...]) -> None:
         """Appends a pass, or the rest of one, with the links that ``keys`` keep busy on average."""

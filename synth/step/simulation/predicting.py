@@ -225,7 +225,12 @@ def local_seconds(prediction: StepPrediction, microbatches: int) -> tuple[float,
     for task in prediction.device.tasks:
         if not task.request:
             times = 1 if task.place.when in ONCE_PHASES else microbatches
-            times *= len(prediction.ranks) if task.place.stage == EVERYWHERE else 1
+            stage = task.place.stage
+            times *= (
+                len(prediction.ranks)
+                if stage == EVERYWHERE
+                else prediction.device.count_stages(stage)
+            )
             whole += times * task.seconds
             measured += times * task.measured
     return whole, measured

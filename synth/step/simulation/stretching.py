@@ -3,7 +3,7 @@
 A pipeline of 96 stages has 94 inner stages of one or two kinds, and most of the time of a
 simulation is spent to shard, apply and group each of them. So only some stages are written out: the
 first two and the last two, because the ends hand each other what no other stage has, and one stage
-of each number of layers between them. A longer pipeline repeats these.
+of each number of layers between them. The others have the tasks of these (``originals``).
 """
 
 from __future__ import annotations
@@ -12,15 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from synth.step.sharding.program import EVERYWHERE
-from synth.step.simulation.device import Buffer, DeviceTasks, StageSend, Task
+from synth.step.simulation.device import DeviceTasks, StageSend
 
 ENDS = 2
 """Number of stages at each end that stand for no other stage."""
-
-Places = dict[tuple[int, int], int]
-"""The number of a task or buffer in the longer device, by its number in the short device and its
-stage in the longer."""
-
 
 def choose_stages(layers: Sequence[int]) -> Sequence[int]:
     """Returns the stages to write out of a pipeline with so many ``layers`` in each stage."""
@@ -38,55 +33,20 @@ def stretch_device(device: DeviceTasks, layers: Sequence[int]) -> DeviceTasks | 
     """
     written = choose_stages(layers)
     stand_in = {layers[stage]: number for number, stage in enumerate(written[ENDS:-ENDS], ENDS)}
-    originals = [
+    originals = tuple(
         written.index(stage) if stage in written else stand_in[layers[stage]]
         for stage in range(len(layers))
-    ]
+    )
     handed = _stretch_sends(device.handed, len(written), len(layers))
     if handed is None:
         return None
-    copies: list[list[int]] = [[] for _ in written]
-    for stage, original in enumerate(originals):
-        copies[original].append(stage)
-    tasks: list[tuple[Task, int]] = []
-    places: Places = {}
-    for number, task in enumerate(device.tasks):
-        for stage in _stages(task.place.stage, copies):
-            places[number, stage] = len(tasks)
-            tasks.append((task, stage))
-    buffers: list[Buffer] = []
-    numbers: Places = {}
-    for number, buffer in enumerate(device.buffers):
-        home = buffer.home if buffer.maker < 0 else device.tasks[buffer.maker].place.stage
-        for stage in _stages(home, copies):
-            numbers[number, stage] = len(buffers)
-            maker = places[buffer.maker, stage] if buffer.maker >= 0 else -1
-            home = stage if buffer.maker < 0 else buffer.home
-            kept = buffer.kept
-            buffers.append(Buffer(buffer.name, buffer.kind, buffer.size_bytes, maker, kept, home))
-
-    def renumber(
-        known: dict[tuple[int, int], int], old: Sequence[int], stage: int
-    ) -> tuple[int, ...]:
-        new = (known.get((number, stage), known.get((number, EVERYWHERE))) for number in old)
-        return tuple(-1 if number is None else number for number in new)
-
-    copied = tuple(
-        task._replace(
-            place=task.place._replace(stage=stage),
-            before=renumber(places, task.before, stage),
-            reads=renumber(numbers, task.reads, stage),
-        )
-        for task, stage in tasks
-    )
-    if any(-1 in (*task.before, *task.reads) for task in copied):
-        return None
-    return DeviceTasks(copied, tuple(buffers), handed)
-
-
-def _stages(stage: int, copies: Sequence[Sequence[int]]) -> Sequence[int]:
-    """Returns the stages that copy a stage; work that runs everywhere is not copied."""
-    return (EVERYWHERE,) if stage == EVERYWHERE else copies[stage]
+    place_of = [task.place.stage for task in device.tasks]
+    home_of = [place_of[b.maker] if b.maker >= 0 else b.home for b in device.buffers]
+    for task in device.tasks:
+        used = {*map(place_of.__getitem__, task.before), *map(home_of.__getitem__, task.reads)}
+        if used - {task.place.stage, EVERYWHERE}:
+            return None
+    return replace(device, handed=handed, originals=originals)
 
 
 def _stretch_sends(

@@ -95,11 +95,18 @@ class DeviceTasks:
 
     ``handed``: the bytes of each transfer between stages. With several stages, the tasks are not
     those of one device and cannot be timed directly; ``Passes`` must divide them first.
+    ``originals``: for each stage of a pipeline, the stage whose tasks and buffers are also its own,
+    if not every stage is written out.
     """
 
     tasks: tuple[Task, ...]
     buffers: tuple[Buffer, ...]
     handed: Mapping[StageSend, int] = field(default_factory=dict)
+    originals: tuple[int, ...] = ()
+
+    def count_stages(self, stage: int) -> int:
+        """Returns the number of stages that have the tasks of a stage that is written out."""
+        return self.originals.count(stage) or 1
 
     @cached_property
     def streams(self) -> Mapping[str, Sequence[int]]:

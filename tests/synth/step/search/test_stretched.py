@@ -61,7 +61,8 @@ def facts(found: StepPrediction) -> object:
         (one.name, one.begin_seconds, one.end_seconds) for row in found.run.ranks for one in row
     ]
     ranks = [(one.stages, one.compute_seconds, one.sent, one.moment.by_kind) for one in found.ranks]
-    return found.seconds, spans, ranks, found.run.handed_seconds, len(found.device.tasks)
+    tasks = sum(found.device.count_stages(task.place.stage) for task in found.device.tasks)
+    return found.seconds, spans, ranks, found.run.handed_seconds, tasks
 
 
 def check(model: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
