@@ -252,7 +252,8 @@ class _PassGraph:
     the pass would have ended alone: the rest of the block is a task without a name. ``links``: the
     links of its own rank that each task keeps busy, a pass on average. ``original``: the timelines
     of ``alone`` by the passes that are written out. ``known``: the pass that was timed of all
-    passes with the same work, such as those of the stages in the middle.
+    passes with the same work, such as those of the stages in the middle. ``transfers``: those that
+    were priced, which microbatches repeat.
     """
 
     passes: Passes
@@ -268,6 +269,7 @@ class _PassGraph:
     alone: dict[tuple[PassKey, ...], DeviceTimeline] = field(default_factory=dict)
     original: dict[tuple[PassKey, ...], DeviceTimeline] = field(default_factory=dict)
     known: dict[object, DeviceTimeline] = field(default_factory=dict)
+    transfers: dict[StageSend, tuple[float, Occupancy]] = field(default_factory=dict)
     handed: float = 0.0
 
     def written(self) -> tuple[list[list[int]], list[list[int]], list[float]]:
@@ -329,15 +331,25 @@ class _PassGraph:
         self.links.append(tuple((f"{rank} {name}", share) for name, share in busy))
 
     def _append_transfer(self, send: StageSend) -> None:
+        if send not in self.transfers:
+            self.transfers[send] = self._price(send)
+        seconds, links = self.transfers[send]
+        self.seconds.append(seconds)
+        self.links.append(links)
+        self.handed += seconds
+
+    def _price(self, send: StageSend) -> tuple[float, Occupancy]:
+        """Returns the seconds of a transfer and the links of both ranks that it keeps busy."""
         size = self.passes.device.handed.get(send, 0)
+        if not size:
+            return 0.0, ()
         ends = size, send.source, send.target
-        self.seconds.append(self.handing(*ends) if size else 0.0)
-        self.handed += self.seconds[-1]
         out, into = (self.order.rank_of[stage] for stage in ends[1:])
-        busy = self.occupancy(*ends) if size else ()
-        self.links.append(
-            tuple((f"{into if name.endswith(INTO) else out} {name}", share) for name, share in busy)
+        links = tuple(
+            (f"{into if name.endswith(INTO) else out} {name}", share)
+            for name, share in self.occupancy(*ends)
         )
+        return self.handing(*ends), links
 
     def _transfer(self, source: Action, target: Action) -> None:
         self._append_transfer(StageSend(source.stage, target.stage, PASS_PHASES[source.kind][0], 0))
