@@ -42,7 +42,9 @@ class Device:
     ``multiprocessors`` (for a TPU: its cores, and the side of its matrix unit).
     ``launch_seconds`` is the time of the shortest operation; ``attention_flops_per_second`` the
     measured rates of flash attention, forward and backward. ``sources`` has the source of each
-    number, ``unconfirmed`` the numbers that no primary source confirms.
+    number, ``unconfirmed`` the numbers that no primary source confirms. ``precision`` is not of
+    the device but of its use: how products of weights are computed (``synth.compute.precision``),
+    empty for products of the operands as they are.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Device:
     attention_flops_per_second: tuple[float, float] | None
     sources: Mapping[str, str]
     unconfirmed: tuple[str, ...] = ()
+    precision: str = ""
 
     def peak(self, dtype: str) -> float:
         """Peak floating-point operations per second. Raises InputError for an unknown type."""

@@ -18,6 +18,7 @@ from grammar.tensors.sharding import Type
 from hierarchies.devices import Device
 from synth.compute.attention import BACKWARD_PRODUCTS, HIGH, LOW, attention_rate
 from synth.compute.flops import flops_of
+from synth.compute.precision import estimate_quantized, is_quantized
 from synth.compute.products import product_of
 from synth.compute.roofline import (
     Estimate,
@@ -94,15 +95,17 @@ def section_estimate(
     section: Section,
     device: Device,
     scores: Collection[Shape] = (),
+    vocabulary: Collection[int] = (),
 ) -> Estimate:
     """Returns the seconds of a section; ``scores`` are shapes of scores that are never in memory.
 
+    ``vocabulary``: sizes of the table of words, whose products stay in the type of their operands.
     Measurements take precedence. Raises InputError as ``estimate_operation`` does.
     """
     if not section.rest:
         return section.measured
-    arguments = (section, device, scores)
-    return _estimate_whole(section, [*_products(*arguments), *_fused_kernel(*arguments)])
+    products = _products(section, device, scores, vocabulary)
+    return _estimate_whole(section, [*products, *_fused_kernel(section, device, scores)])
 
 
 def _estimate_whole(section: Section, estimates: Sequence[Estimate]) -> Estimate:
@@ -117,14 +120,17 @@ def _estimate_whole(section: Section, estimates: Sequence[Estimate]) -> Estimate
 
 
 def section_parts(
-    section: Section, device: Device, scores: Collection[Shape] = ()
+    section: Section,
+    device: Device,
+    scores: Collection[Shape] = (),
+    vocabulary: Collection[int] = (),
 ) -> tuple[Estimate, Estimate, Estimate]:
     """Returns the seconds of a section, of its products, and of all other operations.
 
     A measured total is divided in the ratio of the estimates. Raises as ``section_estimate``.
     """
-    arguments = (section, device, scores)
-    products, others = [*_products(*arguments)], [*_fused_kernel(*arguments)]
+    products = [*_products(section, device, scores, vocabulary)]
+    others = [*_fused_kernel(section, device, scores)]
     whole = _estimate_whole(section, [*products, *others])
     parts = sum_estimates_of_section(products), sum_estimates_of_section(others)
     if section.measured == NOTHING:
@@ -150,7 +156,9 @@ def sum_estimates_of_section(estimates: Iterable[Estimate]) -> Estimate:
 _ORDER = {"measured": 0, "roofline": 1}
 
 
-def _products(section: Section, device: Device, scores: Collection[Shape]) -> Iterator[Estimate]:
+def _products(
+    section: Section, device: Device, scores: Collection[Shape], vocabulary: Collection[int]
+) -> Iterator[Estimate]:
     """Estimates each product of matrices; products with scores become attention."""
     with_scores = []
     for operation in section.operations:
@@ -158,7 +166,11 @@ def _products(section: Section, device: Device, scores: Collection[Shape]) -> It
             if any(is_scores(value.type, scores) for value in operation.values):
                 with_scores.append(operation)
             else:
-                yield product_estimate(product_of(operation), device)
+                product = product_of(operation)
+                if is_quantized(product, device, vocabulary):
+                    yield from estimate_quantized(product, device)
+                else:
+                    yield product_estimate(product, device)
     if with_scores:
         causal = any(_is_mask(operation, scores) for operation in section.operations)
         yield from _attention(with_scores, causal, device)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from hierarchies import (
     InputError,
@@ -32,6 +32,7 @@ from synth.ask.questions.named_texts import NamedText, NameOrText, system_of
 from synth.ask.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.ask.training.plans import PlannedQuestion
 from synth.collective.ranking.oracle import ProgramPrices
+from synth.compute.precision import PRECISIONS
 from synth.step.profiles import Profile, check_dtype, check_machine, read_profile
 from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.sharding import Recipe
@@ -43,6 +44,19 @@ Accelerator = Annotated[
         "Accelerator",
         ", as in 'H100 SXM5 80 GB' or h100, or a TOML file: the system's own, if not given",
         file=File.DEVICE,
+    ),
+]
+
+if TYPE_CHECKING:
+    _PrecisionName = str
+else:  # type checkers take no literal of a table's keys
+    _PrecisionName = Literal[tuple(PRECISIONS)]
+
+PerhapsPrecision = Annotated[
+    _PrecisionName | None,
+    Flag(
+        "Precision of products of weights: fp8 (a scale a tensor) or mxfp8 (blocks of 32);"
+        " otherwise that of the data type"
     ),
 ]
 
@@ -65,6 +79,9 @@ def profile_of(
     """
     if given is None:
         return None
+    if device.precision:
+        problem = f"a profile beside products in {device.precision}"
+        raise InputError(problem, where="profile", hint="its products were measured in 16 bits")
     found = read_profile(given.text, given.name)
     check_machine(found, device, count, given.name)
     if dtype:

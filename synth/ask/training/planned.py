@@ -11,6 +11,7 @@ from typing import Annotated, Literal, assert_never
 from pydantic import Field, field_validator
 
 from hierarchies import InputError, LevelInFull, System
+from hierarchies.devices import Device
 from synth.ask.answers.machine_parts import NcclPart
 from synth.ask.answers.parts import Json
 from synth.ask.answers.training.gained import describe_gain
@@ -33,6 +34,7 @@ from synth.ask.reply import Outcome, Reply, reply_of_search
 from synth.ask.training.gaining import programs_of
 from synth.ask.training.machines import (
     Accelerator,
+    PerhapsPrecision,
     PerhapsProfile,
     accelerator_of,
     profile_of,
@@ -41,6 +43,7 @@ from synth.ask.training.simulated import products, size_of
 from synth.ask.training.swept import SWEPT_KEYS, SweptValues, check_sweep
 from synth.collective.emit.source import Files
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
+from synth.compute.precision import product_peak, set_precision
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.step.frameworks import Configurations, ModelSpec, PlacedSystem, write_configurations
 from synth.step.frameworks import TrainingSpec as Training
@@ -85,6 +88,7 @@ class StepPlanQuestion(Question):
         Literal["bfloat16", "float32"],
         Flag("Data type of compute: bfloat16 with float32 parameters, or float32"),
     ] = "bfloat16"
+    precision: PerhapsPrecision = None
     optimizer: Annotated[Literal["adamw", "sgd"], Flag("Optimizer: adamw or sgd")] = "adamw"
     device: Accelerator = None
     profile: PerhapsProfile = None
@@ -127,10 +131,15 @@ class StepPlanQuestion(Question):
         """Raises InputError for a model, sizes, a device or pins of no use on a machine."""
         assert self.model is not None
         check_zoo_sizes(self.model, self.changes(), self.spelling())
-        device = accelerator_of(system, self.device)
-        profile_of(self.profile, device, system.devices)
+        profile_of(self.profile, self.accelerator(system), system.devices)
         for pins in self.pins():
             _check_pins(pins, system.check_even().devices, self.batch)
+
+    def accelerator(self, system: System) -> Device:
+        """The device, in the precision that was asked for. Raises InputError if it lacks it."""
+        device = accelerator_of(system, self.device)
+        computed_in = "bf16" if self.dtype == "bfloat16" else "f32"
+        return set_precision(device, self.precision, computed_in)
 
     def changes(self) -> dict[str, int]:
         """Other sizes than the model has."""
@@ -163,7 +172,7 @@ def plan_step(
     ``name`` is what the system is called in the question.
     """
     assert question.model is not None
-    device = accelerator_of(system, question.device)
+    device = question.accelerator(system)
     profile = profile_of(question.profile, device, system.devices)
     changes = apart(question.model, question.changes(), gcd(question.batch, system.devices))
     job = PlanningProblem(
@@ -243,6 +252,7 @@ class _FoundPlans:
             "model": job.model,
             "sizes": job.changes,
             "computed_in": job.spelling.dtype,
+            "precision": device.precision,
             "optimizer": job.spelling.optimizer,
             "levels": LevelInFull.of_all(job.system),
             "devices": job.system.devices,
@@ -250,7 +260,7 @@ class _FoundPlans:
             "nccl": NcclPart.of(job.system),
             "device": device.name,
             "device_bytes": round(device.memory_bytes),
-            "peak_flops_per_second": device.peak(self.dtype),
+            "peak_flops_per_second": product_peak(device, self.dtype),
             "dtype": self.dtype,
             "tokens": self.tokens,
             "proved": proved,
@@ -285,7 +295,7 @@ class _FoundPlans:
         job, run, recipe = self.planner.job, plan.found, plan.candidate.recipe
         busiest, alone = run.ranks[run.busiest], plan.candidate.alone
         composed = (each.seconds for each in among.looked_at if each.candidate.alone == alone)
-        peak = job.system.devices * job.device.peak(self.dtype)
+        peak = job.system.devices * product_peak(job.device, self.dtype)
         return PlanOfStep.like(
             plan,
             recipe,
@@ -344,7 +354,7 @@ def _configurations(job: PlanningProblem, best: Finalist) -> Configurations:
     return write_configurations(
         best.candidate.recipe,
         ModelSpec(job.model, sizes, job.step),
-        Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype),
+        Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype, job.device.precision),
         PlacedSystem(job.system, best.placement),
     )
 

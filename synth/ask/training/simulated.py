@@ -28,6 +28,7 @@ from synth.ask.questions.named_texts import system_of
 from synth.ask.reply import Outcome, Reply, reply
 from synth.ask.training.machines import (
     Accelerator,
+    PerhapsPrecision,
     PerhapsProfile,
     StepOnMachineQuestion,
     TargetMachine,
@@ -42,6 +43,7 @@ from synth.collective.workload.job import Entry, JobAxis, Workload
 from synth.collective.workload.quantities import parse_amount
 from synth.compute import Estimate, Provenance, Section, sum_estimates_of_section
 from synth.compute.flops import flops_of
+from synth.compute.precision import product_peak, set_precision
 from synth.primitives import MULTIPLIED
 from synth.step.profiles import Kinds, known
 from synth.step.redistribution.seconds import NetworkPrices
@@ -49,7 +51,6 @@ from synth.step.schedules import TransferProtocol
 from synth.step.sharding import Plan
 from synth.step.simulation import Overlap
 from synth.step.simulation.collected import list_collectives
-from synth.step.simulation.groups import find_scores
 from synth.step.simulation.pipeline import PASSES
 from synth.step.simulation.predicting import (
     PipelineRank,
@@ -74,6 +75,7 @@ class SimulateQuestion(StepOnMachineQuestion):
 
     system: Annotated[OptionalMachine, Flag("System to run on")] = None
     device: Accelerator = None
+    precision: PerhapsPrecision = None
     profile: PerhapsProfile = None
     overlap: Annotated[
         Literal["none", "gradients", "all"],
@@ -132,7 +134,8 @@ class SimulateQuestion(StepOnMachineQuestion):
         super().check_step(step)
         assert self.system is not None
         system = system_of(self.system)
-        profile_of(self.profile, accelerator_of(system, self.device), system.devices)
+        device = set_precision(accelerator_of(system, self.device), self.precision)
+        profile_of(self.profile, device, system.devices)
 
 
 def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
@@ -142,8 +145,9 @@ def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
     planned = question.planned(step)
     machine = question.placed(dict(planned.plan.axes))
     assert machine is not None
-    device = accelerator_of(machine.system, question.device)
     _, dtype = products(step)
+    device = accelerator_of(machine.system, question.device)
+    device = set_precision(device, question.precision, dtype)
     profile = profile_of(question.profile, device, machine.system.devices, dtype)
     measured = profile and known(profile, planned.step, planned.program, planned.plan.parts)
     network = NetworkPrices(ProgramPrices(machine.system, stripes=False), machine.placement)
@@ -180,8 +184,9 @@ def _answer(
         machine=MachineOfSimulation.like(
             device=device.name,
             device_bytes=round(device.memory_bytes),
-            peak_flops_per_second=device.peak(dtype),
+            peak_flops_per_second=product_peak(device, dtype),
             dtype=dtype,
+            precision=device.precision,
             **machine.keys,
         ),
         compute_source=clock.how,
@@ -191,7 +196,7 @@ def _answer(
         tokens=tokens,
         tokens_per_second=tokens / seconds if seconds else 0.0,
         flops=flops,
-        utilisation=rate / (plan.devices * device.peak(dtype)),
+        utilisation=rate / (plan.devices * product_peak(device, dtype)),
         limit=_limit(busiest),
         idle_share=share_of(sum(rank.idle_seconds for rank in ranks) / len(ranks), seconds),
         sent=busiest.sent,
@@ -248,13 +253,12 @@ class _StepTimer:
 
     def __post_init__(self) -> None:
         planned = self.planned
-        scores = (
-            find_scores(planned.program, planned.plan.parts) if self.runtime.flash else frozenset()
-        )
         self._grouping = group_operations(
             planned.plan, planned.program, self.runtime, self.measured
         )
-        rooflines = Rooflines(self.device, scores)
+        rooflines = Rooflines.of(
+            self.device, planned.step, planned.plan, planned.program, flash=self.runtime.flash
+        )
         known: dict[int, tuple[Section, Estimate]] = {}
 
         def estimated(section: Section) -> Estimate:

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from synth.ask.planning import PlanQuestion
 
 NUMBERS = ("batch", "sequence")
-SWEPT_KEYS = ("system", "model", *NUMBERS, "dtype", "optimizer", "device", "pin", "nccl")
+SWEPT_KEYS = (
+    "system",
+    "model",
+    *NUMBERS,
+    "dtype",
+    "precision",
+    "optimizer",
+    "device",
+    "pin",
+    "nccl",
+)
 """The keys of ``plan`` that can be swept."""
 
 MOST_COMBINATIONS = 1000

@@ -38,6 +38,11 @@ def paragraphs(*parts: RenderableType | None) -> Group:
     return Group(*(Text(part) if isinstance(part, str) else part for part in there))
 
 
+def precision_text(precision: str) -> str:
+    """Return what products of weights are multiplied in, if it is another type."""
+    return f", products of weights in {precision}" if precision else ""
+
+
 def pluralize(count: int, what: str) -> str:
     """``1 placement``, ``3 placements``, ``2 switches``."""
     ending = "es" if what.endswith(("ch", "s")) else "s"

@@ -81,6 +81,7 @@ def _merge_experts(inputs: ConfigurationInputs) -> PlacedSystem:
 
 
 def _check(inputs: ConfigurationInputs) -> None:
+    inputs.refuse_precision("DeepSpeed")
     recipe, sizes = inputs.named, inputs.sizes
     if isinstance(inputs.model.sizes, Gpt2 | Llama):
         inputs.check_decoder()

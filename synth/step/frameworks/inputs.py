@@ -43,12 +43,14 @@ class ModelSpec:
 class TrainingSpec:
     """A training job: ``batch`` samples per step of ``sequence`` tokens each, in dtype ``numbers``.
 
-    Parameters and moments are float32, as in the zoo.
+    Parameters and moments are float32, as in the zoo. ``precision``: that of products of weights
+    (``synth.compute.precision``), if it is not that of ``numbers``.
     """
 
     batch: int
     sequence: int
     numbers: str = "bfloat16"
+    precision: str = ""
 
     def __post_init__(self) -> None:
         for name in ("batch", "sequence"):
@@ -243,6 +245,15 @@ class ConfigurationInputs:
         """The layers of each stage."""
         count = self.named.stages
         return self.named.layers or (self.decoder.layers // count,) * count
+
+    def refuse_precision(self, framework: str) -> None:
+        """Raises InputError for a precision that a framework's files do not switch on."""
+        if self.job.precision:
+            raise InputError(
+                f"products in {self.job.precision}",
+                hint=f"files for Megatron-LM and Megatron-Bridge switch it on, for {framework} not"
+                " yet",
+            )
 
     def check_decoder(self) -> Llama:
         """Returns the decoder if the recipe's sizes divide it. Raises InputError otherwise."""

@@ -22,6 +22,7 @@ from synth.step.sharding.plan import PIPE, TIME
 
 def jax(inputs: ConfigurationInputs) -> FrameworkFiles:
     """Writes ``collsynth_mesh.py``. Raises InputError for stages, or a model without its step."""
+    inputs.refuse_precision("JAX")
     step = inputs.model.step
     if dict(inputs.recipe.axes).get(PIPE, 1) > 1:
         raise InputError(

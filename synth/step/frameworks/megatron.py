@@ -118,6 +118,12 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "mapping": ("use-tp-pp-dp-mapping", "dist.use_tp_pp_dp_mapping = True"),
     "bf16": ("bf16", 'mixed_precision = "bf16_mixed"'),
     "fp16": ("fp16", 'mixed_precision = "fp16_mixed"'),
+    "bf16_fp8": ("bf16", 'mixed_precision = "bf16_with_fp8_current_scaling_mixed"'),
+    "fp16_fp8": ("fp16", 'mixed_precision = "fp16_with_fp8_current_scaling_mixed"'),
+    "bf16_mxfp8": ("bf16", 'mixed_precision = "bf16_with_mxfp8_mixed"'),
+    "fp16_mxfp8": ("fp16", 'mixed_precision = "fp16_with_mxfp8_mixed"'),
+    "fp8_format": ("fp8-format",),
+    "fp8_recipe": ("fp8-recipe",),
 }
 """Every setting that is written, in this order: its flag, and its lines in a Bridge recipe.
 
@@ -126,6 +132,11 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
 
 _MAPPING = f"--{SPELLINGS['mapping'][0]}"
 SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
+FP8_RECIPES: Mapping[str, Settings] = {
+    "fp8": {"fp8_format": "hybrid", "fp8_recipe": "tensorwise"},
+    "mxfp8": {"fp8_format": "e4m3", "fp8_recipe": "mxfp8"},
+}
+"""Transformer Engine's recipe of each precision (Megatron Core, *Low-Precision Training Guide*)."""
 
 
 def megatron(inputs: ConfigurationInputs) -> FrameworkFiles:
@@ -351,6 +362,9 @@ def _other_settings(inputs: ConfigurationInputs, differs: RecipeDifferences) -> 
         # Megatron counts a bucket in elements; its gradients are float32.
         settings["bucket"] = max(1, recipe.bucket_bytes // 4)
     if short := SHORT_DTYPES.get(inputs.job.numbers):
-        settings[short] = True
+        precision = inputs.job.precision
+        settings["_".join(filter(None, (short, precision)))] = True
+        if precision:
+            settings |= FP8_RECIPES[precision]
     differs.note_first()
     return settings

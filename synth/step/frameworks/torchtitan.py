@@ -107,6 +107,7 @@ def _python(values: Mapping[str, Value]) -> list[str]:
 
 def _flavour(inputs: ConfigurationInputs) -> tuple[str, str]:
     """Returns the flavour of a model. Raises InputError if torchtitan has none for it."""
+    inputs.refuse_precision("torchtitan")
     sizes = inputs.model.sizes
     for name, flavour in FLAVOURS.items():
         known = ZOO[name]

@@ -29,7 +29,6 @@ from synth.step.simulation import (
     StepPrediction,
     StepRuntime,
 )
-from synth.step.simulation.groups import find_scores
 from synth.step.simulation.predicting import predict_tasks, write_plan
 from synth.step.simulation.sources import Rooflines, build_sources
 from synth.step.simulation.stretching import choose_stages, stretch_device
@@ -199,7 +198,7 @@ def _memory_kind_of(plan: ComposedPlan) -> _MemoryKind:
 
 def rooflines_of(step: Step, plan: Plan, device: Device) -> Rooflines:
     """Returns the rooflines of a plan's sections; attention scores are not written to memory."""
-    return Rooflines(device, find_scores(apply(step, plan), plan.parts))
+    return Rooflines.of(device, prepare_step(step, plan), plan, apply(step, plan))
 
 
 def known_of(step: Step, plan: Plan, profile: Profile | None) -> Known:

@@ -15,6 +15,7 @@ from math import gcd, prod
 
 from grammar import Goal
 from hierarchies import System, row_major_placement
+from synth.compute.precision import product_peak
 from synth.step.rows.grids import Extents, Knobs, list_recipes
 from synth.step.search.job import PlanningProblem, divisors
 from synth.step.search.links import BoundLinks, PlacedRecipe, axes_of
@@ -117,7 +118,7 @@ def find_first_plan(job: PlanningProblem, pins: Pins) -> FirstPlan | None:
     counts, batch = TransformerCounts(sizes), job.spelling.batch
     formulas = _Formulas(counts, job.system, element_bytes, batch)
     tokens = batch * sizes.sequence
-    peak = job.device.peak(dtype) * job.system.devices
+    peak = product_peak(job.device, dtype) * job.system.devices
     least = formulas.counts.flops_per_token * tokens / peak
     best: FirstPlan | None = None
     for candidate in _candidates(job, formulas.counts, pins):

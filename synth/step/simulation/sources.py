@@ -9,28 +9,63 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import mul
+from typing import Self
 
+from grammar.tensors.operations import Step
 from hierarchies.devices import Device
 from synth.compute import Estimate, Section, section_estimate, section_parts
 from synth.step.redistribution.seconds import NetworkPrices
+from synth.step.sharding import Plan, StepProgram
+from synth.step.sharding.expansion import clause_place
 from synth.step.simulation.device import occupy_nothing
+from synth.step.simulation.groups import find_scores
 from synth.step.simulation.pipeline import NEARLY, occupy_no_link
 from synth.step.simulation.predicting import Sources, StepPrediction
 
 
 @dataclass(frozen=True)
 class Rooflines:
-    """Estimates of sections on a device."""
+    """Estimates of sections on a device.
+
+    ``scores``: shapes that are never in memory; ``vocabulary``: sizes of the table of words.
+    """
 
     device: Device
     scores: Collection[tuple[int, ...]] = ()
+    vocabulary: Collection[int] = ()
+
+    @classmethod
+    def of(
+        cls, device: Device, step: Step, plan: Plan, program: StepProgram, *, flash: bool = True
+    ) -> Self:
+        """Returns the estimates of a plan's sections; ``step`` is prepared for the plan.
+
+        ``flash``: attention scores are never in memory.
+        """
+        scores = find_scores(program, plan.parts) if flash else frozenset()
+        return cls(device, scores, find_vocabulary(step, plan))
 
     def __call__(self, section: Section) -> Estimate:
-        return section_estimate(section, self.device, self.scores)
+        return section_estimate(section, self.device, self.scores, self.vocabulary)
 
     def parts(self, section: Section) -> tuple[Estimate, Estimate, Estimate]:
         """Returns estimates of a section, of its products of matrices, and of the rest of it."""
-        return section_parts(section, self.device, self.scores)
+        return section_parts(section, self.device, self.scores, self.vocabulary)
+
+
+def find_vocabulary(step: Step, plan: Plan) -> frozenset[int]:
+    """Returns the sizes of the vocabulary in products: whole, and as a plan shards it."""
+    sizes = set[int]()
+    for at, (value, sharding) in enumerate(zip(step.graph.inputs, plan.cuts.inputs, strict=True)):
+        place = clause_place(step, "vocabulary", at)
+        if place is not None and step.roles[at] == "parameter":
+            words = value.type.shape[place]
+            axes = sharding.dimensions[place]
+            parts = accumulate((plan.sizes[axis] for axis in axes), mul, initial=1)
+            sizes.update(words // count for count in parts)
+    return frozenset(sizes)
 
 
 def build_sources(computing: Callable[[Section], Estimate], network: NetworkPrices) -> Sources:

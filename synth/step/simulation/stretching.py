@@ -17,6 +17,7 @@ from synth.step.simulation.device import DeviceTasks, StageSend
 ENDS = 2
 """Number of stages at each end that stand for no other stage."""
 
+
 def choose_stages(layers: Sequence[int]) -> Sequence[int]:
     """Returns the stages to write out of a pipeline with so many ``layers`` in each stage."""
     inner = range(ENDS, len(layers) - ENDS)

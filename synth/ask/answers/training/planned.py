@@ -241,6 +241,7 @@ class StepPlanReply(ReplyModel):
     tokens: Whole = Field(description="Tokens per step; 0 if samples are not text.")
     sizes: dict[str, Whole] = Field(description="Sizes that differ from the model's.")
     computed_in: str = Field(description="The flag --dtype.")
+    precision: str = Field(description="Of products of weights, if not that of --dtype; or empty.")
     optimizer: str = Field(description="Optimizer.")
     pins: str = Field(description="Pinned decisions.")
     proved: SearchVerdict = Field(

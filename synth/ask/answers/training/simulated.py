@@ -178,6 +178,7 @@ class MachineOfSimulation(AnswerPart):
     device_bytes: Positive = Field(description="The memory of one.")
     peak_flops_per_second: Number = Field(description="The data sheet's, of what is multiplied.")
     dtype: str = Field(description="The element type that most is multiplied in.")
+    precision: str = Field(description="Of products of weights, if not that of dtype; or empty.")
     laid_out_by: LaidOutBy = LAID_OUT_BY
 
 

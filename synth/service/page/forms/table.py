@@ -63,7 +63,7 @@ _ROWS = (
         "Plan the step",
         ("system", "model"),
         ("model", "batch", "sequence", "dtype", "pin", "explain"),
-        ("k", "optimizer", "device", "sizes", "profile"),
+        ("k", "optimizer", "precision", "device", "sizes", "profile"),
         {"system": "dgx-h100", "model": "llama3-8b"},
         {"count": "2"},
         {"model": "llama3-8b", "batch": "64", "sequence": "8192"},

@@ -17,6 +17,7 @@ from synth.show.terminal.style import (
     Columns,
     paragraphs,
     pluralize,
+    precision_text,
     price_basis,
     shape,
     stopped_warning,
@@ -58,7 +59,11 @@ def render_plans(answer: StepPlanReply) -> RenderableType:
 
 def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
     tokens = f", {answer.tokens:,} tokens" if answer.tokens else ""
-    yield f"{answer.model}: {pluralize(answer.samples, 'sample')}{tokens} a step, in {answer.dtype}"
+    weights = precision_text(answer.precision)
+    yield (
+        f"{answer.model}: {pluralize(answer.samples, 'sample')}{tokens} a step, in"
+        f" {answer.dtype}{weights}"
+    )
     yield (
         f"on {answer.system}, {shape(answer.levels)}, each a {answer.device} of"
         f" {format_bytes(answer.device_bytes)}; {price_basis(answer.prices)}"
@@ -267,12 +272,14 @@ _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
 
 def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
     """Return the command that shows a plan on the clock."""
+    precision = f" --precision {answer.precision}" if answer.precision else ""
     sizes = ",".join(f"{name}={size}" for name, size in answer.sizes.items())
     return "".join(
         (
             f"collsynth simulate {answer.model} {answer.system} --batch {answer.samples}",
             f" --sizes {sizes}" if sizes else "",
-            f" --dtype {answer.computed_in} --optimizer {answer.optimizer} --overlap all",
+            f" --dtype {answer.computed_in}{precision} --optimizer {answer.optimizer}",
+            " --overlap all",
             "" if best.by_framework else f" --placement '{best.placement}'",
             f" --profile {best.measured.profile}" if best.measured else "",
             f" --plan {ROWS}" if best.rows else f" --plan '{best.plan}'",

@@ -79,7 +79,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
     yield (
         f"{', '.join(rates)}; model FLOP utilisation {answer.utilisation:.1%} of"
         f" {peak:,.{0 if peak >= 1 else 2}f} Tflop/s"
-        f" in {machine.dtype}"
+        f" in {machine.precision or machine.dtype}"
     )
 
 

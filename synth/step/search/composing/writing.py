@@ -26,7 +26,6 @@ from synth.step.sharding import (
     prepare_step,
 )
 from synth.step.simulation import BufferKind, DeviceTasks, Overlap, Sources, StepRuntime
-from synth.step.simulation.groups import find_scores
 from synth.step.simulation.predicting import write_plan
 from synth.step.simulation.sources import Rooflines
 
@@ -88,14 +87,15 @@ def _read(
     step: Step, plan: Plan, accelerator: Accelerator, *, layers: bool, batch: tuple[str, ...]
 ) -> StageReader:
     program = apply(step, plan)
-    rooflines = Rooflines(accelerator, find_scores(program, plan.parts))
+    ready = prepare_step(step, plan)
+    rooflines = Rooflines.of(accelerator, ready, plan, program)
     written = _write(step, plan, lambda section: rooflines(section).seconds)
     if not layers:
         tasks = tuple(task._replace(layer=-1) for task in written.tasks)
         written = replace(written, tasks=tasks)
     if not program.places:
         written = _split_passes(written, layers)
-    return StageReader(prepare_step(step, plan), plan, program, written, layers, batch)
+    return StageReader(ready, plan, program, written, layers, batch)
 
 
 def _split_passes(undivided: DeviceTasks, layers: bool) -> DeviceTasks:
