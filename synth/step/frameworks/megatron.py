@@ -137,6 +137,12 @@ FP8_RECIPES: Mapping[str, Settings] = {
     "mxfp8": {"fp8_format": "e4m3", "fp8_recipe": "mxfp8"},
 }
 """Transformer Engine's recipe of each precision (Megatron Core, *Low-Precision Training Guide*)."""
+BRIDGE_RECIPES: Mapping[str, str] = {
+    "fp8": "keeps the first and the last layer in 16 bits, and gathers parameters in eight",
+    "mxfp8": "gathers parameters in eight bits",
+}
+"""What Megatron-Bridge's mixed-precision recipes do besides (``training/mixed_precision.py`` of
+wheel 0.3.1, read on 2026-11-30)."""
 
 
 def megatron(inputs: ConfigurationInputs) -> FrameworkFiles:
@@ -155,6 +161,8 @@ def bridge(inputs: ConfigurationInputs) -> FrameworkFiles:
     Raises InputError as ``megatron`` does: both use the same engine.
     """
     settings, differs, how = _decide_settings(inputs)
+    if note := BRIDGE_RECIPES.get(inputs.job.precision):
+        differs.say(f"Megatron-Bridge's recipe for {inputs.job.precision} {note}")
     text = _template("bridge.py.jinja", inputs, differs, lines=[*_lines(settings, inputs)])
     before = [
         *_environment(settings, inputs),

@@ -1,0 +1,1 @@
+"""How far published steps in FP8 are from their predictions, with nothing fitted."""
