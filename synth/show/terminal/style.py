@@ -17,6 +17,7 @@ from synth.ask.answers.machine_parts import MachineInFull, NcclPart, SlowKind, T
 from synth.ask.answers.parts import Protocol, StepPricePart
 from synth.ask.answers.planning import PlacementsConsidered
 from synth.ask.answers.ranked import CandidatesConsidered
+from synth.ask.answers.training.simulated import PUBLISHED_IN_FP8
 
 T = TypeVar("T")
 Columns = Mapping[str, Callable[[T], str]]
@@ -36,6 +37,13 @@ def paragraphs(*parts: RenderableType | None) -> Group:
     """Return tables and texts below each other. Texts are unchanged; None is omitted."""
     there = (part for part in parts if part is not None)
     return Group(*(Text(part) if isinstance(part, str) else part for part in there))
+
+
+def precision_lines(precision: str) -> Iterator[str]:
+    """Yield how far published steps with such products are from predictions."""
+    if precision:
+        low, high = PUBLISHED_IN_FP8
+        yield f"published steps in FP8 took {low} to {high} times the seconds predicted this way"
 
 
 def precision_text(precision: str) -> str:

@@ -17,6 +17,7 @@ from synth.show.terminal.style import (
     Columns,
     paragraphs,
     pluralize,
+    precision_lines,
     precision_text,
     price_basis,
     shape,
@@ -68,6 +69,7 @@ def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
         f"on {answer.system}, {shape(answer.levels)}, each a {answer.device} of"
         f" {format_bytes(answer.device_bytes)}; {price_basis(answer.prices)}"
     )
+    yield from precision_lines(answer.precision)
     if answer.pins:
         yield f"pinned: {answer.pins}"
     if answer.assumed:

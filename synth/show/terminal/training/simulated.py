@@ -22,6 +22,7 @@ from synth.show.terminal.style import (
     axes_text,
     paragraphs,
     pluralize,
+    precision_lines,
     price_basis,
     shape,
     table,
@@ -81,6 +82,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
         f" {peak:,.{0 if peak >= 1 else 2}f} Tflop/s"
         f" in {machine.precision or machine.dtype}"
     )
+    yield from precision_lines(machine.precision)
 
 
 def measured_share(found: MeasuredOfStep) -> str:
