@@ -36,7 +36,7 @@ def read_swept(words: Sequence[str]) -> dict[str, list[Any]]:
     """Swept values, with the texts of the files that are systems."""
     with error_context("--sweep"):
         swept = notations.SWEPT_VALUES.read(words)
-    return {key: read_systems(words) if key == "system" else words for key, words in swept.items()}
+        return {key: read_systems(of) if key == "system" else of for key, of in swept.items()}
 
 
 def read_job(spec: str) -> str | NamedTextJson:

@@ -114,6 +114,10 @@ def test_files_of_swept_systems_are_read_by_the_command_line(tmp_path: Path) -> 
     assert read["dtype"] == ["float32"]
     with pytest.raises(InputError, match="'batch' sweeps nothing"):
         read_swept(["batch"])
+    with pytest.raises(InputError, match="'batch=8,,16' has an empty value; leave out the extra"):
+        read_swept(["batch=8,,16"])
+    with pytest.raises(InputError, match=r"--sweep, nowhere\.toml: cannot read the file"):
+        read_swept(["system=nowhere.toml"])
     with pytest.raises(InputError, match="batch is swept twice"):
         read_swept(["batch=8", "batch=16"])
 
