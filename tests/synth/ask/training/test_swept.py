@@ -124,9 +124,9 @@ def test_files_of_swept_systems_are_read_by_the_command_line(tmp_path: Path) -> 
 
 def test_a_service_limits_the_combinations() -> None:
     question = parse_question(PlanQuestion, {**ASKED, "sweep": {"batch": ["8", "16", "32"]}})
-    Limits(systems=3).check(question)
+    Limits(combinations=3).check(question)
     with pytest.raises(InputError, match="sweep comes to 3"):
-        Limits(systems=2).check(question)
+        Limits(combinations=2).check(question)
     large = parse_question(PlanQuestion, {**ASKED, "sweep": {"system": ["dgx-h100:4"]}})
     with pytest.raises(InputError, match="the system has 32 devices"):
         Limits(devices=16).check(large)
