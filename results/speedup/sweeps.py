@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 
 import psutil  # type: ignore[import-untyped]
 
-from results.speedup.__main__ import WARM, alone, by, dask
+from results.speedup.__main__ import WARM, Ask, alone, by, dask
 from synth.collective.ranking.request import Watcher
 from synth.service.workers import ProcessWorkers
 
@@ -42,19 +42,19 @@ class Forks(Watcher):
 
 
 @contextmanager
-def by_forks() -> Iterator[Callable[..., str]]:
+def by_forks() -> Iterator[Ask]:
     """This process and its forks."""
     yield lambda verb, given: alone(verb, given, Forks())
 
 
 @contextmanager
-def by_itself() -> Iterator[Callable[..., str]]:
+def by_itself() -> Iterator[Ask]:
     """This process and no other."""
     yield alone
 
 
 @contextmanager
-def by_local(workers: int) -> Iterator[Callable[..., str]]:
+def by_local(workers: int) -> Iterator[Ask]:
     """Workers of this machine, as those of a service."""
     team = ProcessWorkers(workers)
     try:
@@ -63,7 +63,7 @@ def by_local(workers: int) -> Iterator[Callable[..., str]]:
         team.close()
 
 
-TEAMS = {
+TEAMS: Mapping[str, Callable[[], AbstractContextManager[Ask]]] = {
     "one process": by_itself,
     "one process and its forks": by_forks,
     "two local workers": lambda: by_local(2),
