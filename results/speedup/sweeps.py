@@ -53,10 +53,16 @@ def by_itself() -> Iterator[Ask]:
     yield alone
 
 
+class DividingWorkers(ProcessWorkers):
+    """Workers of this machine that get a sweep in pieces, as those of a cluster do."""
+
+    divides_sweeps = True
+
+
 @contextmanager
 def by_local(workers: int) -> Iterator[Ask]:
-    """Workers of this machine, as those of a service."""
-    team = ProcessWorkers(workers)
+    """Workers of this machine, a piece for each."""
+    team = DividingWorkers(workers)
     try:
         yield by(team)
     finally:
@@ -66,7 +72,7 @@ def by_local(workers: int) -> Iterator[Ask]:
 TEAMS: Mapping[str, Callable[[], AbstractContextManager[Ask]]] = {
     "one process": by_itself,
     "one process and its forks": by_forks,
-    "two local workers": lambda: by_local(2),
+    "two local workers, divided": lambda: by_local(2),
     "one Dask worker": lambda: dask(1, 1),
     "two Dask workers": lambda: dask(2, 1),
 }

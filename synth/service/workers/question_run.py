@@ -1,8 +1,9 @@
 """The computation of a question by workers, and by another worker if one is lost.
 
-A question is one worker's piece, except for a sweep of plans: that is many questions, and is
-divided into pieces of several questions each. Their rows are put together in the order of the
-values, so the answer has the same bytes as by one process.
+A question is one worker's piece, except for a sweep of plans on a cluster: that is many questions,
+and is divided into pieces of several questions each. Their rows are put together in the order of
+the values, so the answer has the same bytes as by one process. On one machine a sweep is one piece,
+whose questions use idle slots by forks: dividing it there took longer (results/speedup).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class QuestionRun:
     ) -> None:
         self._workers, self._memory_bytes, self._on_progress = workers, memory_bytes, on_progress
         self._sweep: SweptValues = getattr(question, "sweep", {})
-        slots = workers.slots
+        slots = workers.slots if workers.divides_sweeps else 1
         parts = divide_sweep(self._sweep, PIECES_PER_WORKER * slots if slots > 1 else 1)
         questions = (
             [question.model_copy(update={"sweep": part}) for part in parts]

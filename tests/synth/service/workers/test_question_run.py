@@ -65,6 +65,7 @@ class FakeWorkers:
 
     slots = 2
     lost = 0
+    divides_sweeps = True
 
     def __init__(self, end: Callable[[int, FakeTicket], Json | Exception]) -> None:
         self._end = end
@@ -130,6 +131,13 @@ def test_pieces_are_put_together_in_order_and_progress_counts_all_questions() ->
     assert workers.most == 2
     assert [progress.done for progress in heard] == sorted(progress.done for progress in heard)
     assert heard[-1] == Progress("questions answered", len(ALL), len(ALL))
+
+
+def test_workers_that_share_idle_slots_get_a_sweep_whole() -> None:
+    workers = FakeWorkers(lambda number, ticket: answer_of(ticket.piece))
+    workers.divides_sweeps = False
+    assert values(run_of(workers).run()) == ALL
+    assert len(workers.tickets) == 1
 
 
 def test_a_lost_piece_is_submitted_again_and_not_for_ever() -> None:
