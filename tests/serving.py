@@ -45,6 +45,7 @@ class ThreadWorkers:
     """Threads of this process: nothing to start, and nothing that can be lost."""
 
     lost = 0
+    divides_sweeps = False
 
     def __init__(self, slots: int = 2) -> None:
         self.slots = slots
@@ -90,6 +91,7 @@ class StuckWorkers:
 
     slots = idle = 1
     lost = 0
+    divides_sweeps = False
 
     def submit(
         self,

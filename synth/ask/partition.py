@@ -16,14 +16,13 @@ has the same bytes as with one process.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pydantic import TypeAdapter
 
 from synth.ask.answers.parts import AnswerPart, Json, to_json
 from synth.ask.answers.ranked import BestSoFar, LeadingAnswer
 from synth.ask.questions.question import parse_question
-from synth.ask.ranking import TopQuestion, rank_programs
 from synth.ask.reply import Reply
 from synth.ask.table import VERBS
 from synth.collective.ranking.library import Library
@@ -102,10 +101,9 @@ def carry_out(piece: Piece, watcher: Watcher, libraries: LibraryCache | None = N
     verb = VERBS[piece.verb]
     question = parse_question(verb.question, piece.question)
     with collect_garbage_seldom():
-        if isinstance(question, TopQuestion):
-            reply = rank_programs(
-                question, watcher, lambda language: libraries.library(language, watcher)
-            )
+        if piece.verb == "top":
+            rank: Callable[..., Reply] = verb.answer
+            reply = rank(question, watcher, lambda language: libraries.library(language, watcher))
         else:
             reply = verb.answer(question, watcher)
     return {"body": reply.body, "outcome": int(reply.outcome)}

@@ -67,7 +67,8 @@ class CacheFolder:
             self._bound(len(rest))
         except OSError as error:
             self._writable = False
-            why = error.strerror or str(error)
+            a_file = self.path.exists() and not self.path.is_dir()
+            why = "it is a file, not a folder" if a_file else error.strerror or str(error)
             log.warning("collsynth: nothing is kept in %s: %s", self.path, why)
 
     def _file(self, name: str) -> Path:

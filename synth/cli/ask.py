@@ -82,7 +82,7 @@ def ask(
             model, dict(_read(model, _add_format(model, flags, output, as_json)))
         )
         if getattr(question, "sweep", None):
-            _check_outputs_of_sweep(page, None if as_json else output)
+            _check_files_of_sweep(None if as_json else output)
         if log.isEnabledFor(logging.INFO):
             named = strip_texts(question.model_dump(mode="json", exclude_none=True))
             log.info("asked: %s", json.dumps(named))
@@ -147,12 +147,11 @@ def _check_lines(as_json: bool, output: str | None) -> None:
         raise InputError(f"--json-lines beside {other}", hint=hint)
 
 
-def _check_outputs_of_sweep(page: str | None, output: str | None) -> None:
-    """Refuse, before anything is worked out, a page and files, which a sweep of plans has not."""
-    for flag, given, what in (("--report", page, "page"), ("-o", output, "files")):
-        if given is not None:
-            hint = "ask for one of its combinations, or for --json"
-            raise InputError(f"a sweep of plans has no {what}", where=flag, hint=hint)
+def _check_files_of_sweep(output: str | None) -> None:
+    """Refuse, before anything is worked out, files, which a sweep of plans has not."""
+    if output is not None:
+        hint = "ask for one of its combinations, or for --json or --report"
+        raise InputError("a sweep of plans has no files", where="-o", hint=hint)
 
 
 def _add_format(

@@ -8,16 +8,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from hierarchies import InputError, error_context, file_text
-from hierarchies.importers import read_texts
 from synth.ask.questions import notations
 from synth.ask.questions.fields import File
 from synth.collective.workload.files import job_file_text
 from synth.measure.logs.text import read_log_text
-from synth.step.models import OWN_PATTERN, own_step
-from synth.step.zoo.sizes import ZOO
 
 _FILE_NAME = re.compile(r"[^\s;#]*[./\\][^\s;#]*")
 NamedTextJson = dict[str, str]
@@ -26,7 +24,7 @@ NamedTextJson = dict[str, str]
 def read_system(spec: str) -> str | NamedTextJson:
     """A known machine's name unchanged; for a file its text, with the file's name as typed."""
     text = file_text(spec)
-    return spec if text is None else _named_text(spec, text)
+    return spec if text is None else named_text(spec, text)
 
 
 def read_systems(specs: Sequence[str]) -> list[str | NamedTextJson]:
@@ -38,28 +36,23 @@ def read_swept(words: Sequence[str]) -> dict[str, list[Any]]:
     """Swept values, with the texts of the files that are systems."""
     with error_context("--sweep"):
         swept = notations.SWEPT_VALUES.read(words)
-    return {key: read_systems(words) if key == "system" else words for key, words in swept.items()}
+        return {key: read_systems(of) if key == "system" else of for key, of in swept.items()}
 
 
 def read_job(spec: str) -> str | NamedTextJson:
     """A shipped job's name unchanged; for a file its text, with the file's name as typed."""
     text = job_file_text(spec)
-    return spec if text is None else _named_text(spec, text)
-
-
-def read_files(paths: Sequence[str]) -> list[NamedTextJson]:
-    """Topology files of other tools, by name; a file that is named twice is read once."""
-    return [_named_text(path, text) for path, text in read_texts(paths).items()]
+    return spec if text is None else named_text(spec, text)
 
 
 def read_logs(paths: Sequence[str]) -> list[NamedTextJson]:
     """Logs of measurements, by the names of their files."""
-    return [_named_text(path, read_log_text(path)) for path in paths]
+    return [named_text(path, read_log_text(path)) for path in paths]
 
 
 def skip_files(paths: Sequence[str]) -> list[NamedTextJson]:
     """Files that another flag makes useless: named, but not read (``calibrate --plan``)."""
-    return [_named_text(path, "") for path in paths]
+    return [named_text(path, "") for path in paths]
 
 
 def read_answer(text: str) -> Any:
@@ -95,32 +88,19 @@ def read_program(text: str, what: str = "a program") -> str:
     return text
 
 
-def read_step(spec: str) -> str | NamedTextJson:
-    """A name of the zoo unchanged; else a text: of a file, of what FILE.py:FUNCTION traces to.
-
-    The latter runs the file, which nothing but this command line does.
-    """
-    if spec in ZOO:
-        return spec
-    if OWN_PATTERN.fullmatch(spec):
-        return _named_text(spec, str(own_step(spec)))
-    text = read_program(spec, "a model of the zoo")
-    return spec if text == spec else _named_text(spec, text)
-
-
 def profile(spec: str) -> NamedTextJson:
     """What 'collsynth profile' wrote to a file, with the file's name as typed."""
     text = read_program(spec, "a profile")
     if text == spec:
         hint = "'collsynth profile MODEL --plan PLAN -o FILE' creates one"
         raise InputError(f"there is no file {spec!r}", where="--profile", hint=hint)
-    return _named_text(spec, text)
+    return named_text(spec, text)
 
 
 def device(spec: str) -> str | NamedTextJson:
     """A known accelerator's name unchanged; for a file its text, with the file's name as typed."""
     text = read_program(spec, "an accelerator")
-    return spec if text == spec else _named_text(spec, text)
+    return spec if text == spec else named_text(spec, text)
 
 
 def strip_texts(question: Any) -> Any:
@@ -132,8 +112,14 @@ def strip_texts(question: Any) -> Any:
     return [strip_texts(part) for part in question] if isinstance(question, list) else question
 
 
-def _named_text(name: str, text: str) -> NamedTextJson:
+def named_text(name: str, text: str) -> NamedTextJson:
+    """A text with the name of where it stood, as questions hold it."""
     return {"name": name, "text": text}
+
+
+def _read_later(reader: str) -> Callable[[Any], Any]:
+    """A reader by its dotted name: its module is imported when a question names such a file."""
+    return lambda word: resolve_name(reader)(word)
 
 
 READERS: Mapping[File, Callable[[Any], Any]] = {
@@ -141,12 +127,12 @@ READERS: Mapping[File, Callable[[Any], Any]] = {
     File.SYSTEMS: read_systems,
     File.SWEPT: read_swept,
     File.JOB: read_job,
-    File.TOPOLOGIES: read_files,
+    File.TOPOLOGIES: _read_later("synth.cli.foreign_inputs.read_topologies"),
     File.LOGS: read_logs,
     File.ANSWER: read_answer,
     File.PROGRAM: read_program,
     File.ORDER: partial(read_program, what="a pipeline order"),
-    File.STEP: read_step,
+    File.STEP: _read_later("synth.cli.foreign_inputs.read_step"),
     File.PLAN: partial(read_program, what="a plan"),
     File.PROFILE: profile,
     File.DEVICE: device,

@@ -32,6 +32,7 @@ class Limits:
     digits: int = 8
     k: int = 1000
     systems: int = 100
+    combinations: int = 1000
     wait_seconds: float = 60.0
     job_seconds: float = 600.0
     job_memory_bytes: int = 4 * 2**30
@@ -76,10 +77,10 @@ class Limits:
                 case CostLimit.TREE:
                     _check_number(key, prod(value), self.devices)
                 case CostLimit.SYSTEMS:
-                    self._check_systems(key, value, len(value))
+                    self._check_systems(key, value)
                 case CostLimit.SWEEP:
-                    combinations = prod(map(len, value.values()))
-                    self._check_systems(key, value.get("system", ()), combinations)
+                    _check_number(key, prod(map(len, value.values())), self.combinations)
+                    self._check_systems(key, value.get("system", ()))
                 case CostLimit.SYSTEM:
                     self._check_system(key, value)
                 case CostLimit.ANSWER:
@@ -106,9 +107,9 @@ class Limits:
             problem = f"the system has {devices} devices"
             raise InputError(problem, where=where, hint=f"at most {self.devices} on this server")
 
-    def _check_systems(self, key: str, systems: Sequence[str | NamedText], questions: int) -> None:
-        """Raise InputError for too many questions, or if a system exceeds a limit."""
-        _check_number(key, questions, self.systems)
+    def _check_systems(self, key: str, systems: Sequence[str | NamedText]) -> None:
+        """Raise InputError for too many systems, or if one exceeds a limit."""
+        _check_number(key, len(systems), self.systems)
         self.check_description(*(one.text for one in systems if isinstance(one, NamedText)))
         for system in systems:
             self._check_system(key, system)

@@ -165,7 +165,10 @@ def _parse_swept(words: Sequence[str] | str) -> dict[str, list[str]]:
             raise InputError(f"{word!r} sweeps nothing", hint=hint)
         if key in swept:
             raise InputError(f"{key} is swept twice", hint=f"one flag, as in {key}=A,B")
-        swept[key] = [value.strip() for value in values.split(",") if value.strip()]
+        swept[key] = [value.strip() for value in values.split(",")] if values else []
+        if not all(swept[key]):
+            hint = "leave out the extra comma"
+            raise InputError(f"{word!r} has an empty value", hint=hint)
     return swept
 
 

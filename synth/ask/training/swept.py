@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -32,7 +32,15 @@ SWEPT_KEYS = (
 )
 """The keys of ``plan`` that can be swept."""
 
+APART_FIRST = (
+    *("model", "sequence", "dtype", "optimizer", "pin"),
+    *("device", "nccl", "system", "batch"),
+)
+"""The keys that can be swept, those first whose values share least of the work on stages."""
+
 MOST_COMBINATIONS = 1000
+LEAST_IN_PIECE = 4
+"""The fewest combinations of a piece that is sent to another process, unless there are fewer."""
 
 SweptValues = Mapping[str, list[str | NamedText]]
 
@@ -54,7 +62,7 @@ def check_sweep(sweep: SweptValues) -> None:
             if not value.isdecimal() or not 0 < int(value) < 2**31:
                 hint = "a whole number above 0"
                 raise InputError(f"{key}={value} cannot be read", hint=hint)
-    if (count := prod(map(len, sweep.values()))) > MOST_COMBINATIONS:
+    if (count := _count(sweep)) > MOST_COMBINATIONS:
         hint = f"at most {MOST_COMBINATIONS} combinations"
         raise InputError(f"a sweep over {count} combinations", hint=hint)
 
@@ -74,12 +82,56 @@ def sweep_plans(
             break
         rows.append(_plan_combination(question, values, plan, quiet))
         watcher.judged(len(rows), len(combinations))
+    return _reply(sweep, rows)
+
+
+def _reply(sweep: SweptValues, rows: Sequence[SweptPlan]) -> Reply:
     answer = PlanSweepReply.like(
         swept={key: [*map(_spell, values)] for key, values in sweep.items()},
-        rows=rows,
-        complete=len(rows) == len(combinations) and all(row.complete for row in rows),
+        rows=[*rows],
+        complete=len(rows) == _count(sweep) and all(row.complete for row in rows),
     )
     return reply_of_search(answer, Outcome.OK if any(row.plan for row in rows) else Outcome.NO)
+
+
+def divide_sweep(sweep: SweptValues, pieces: int) -> list[SweptValues]:
+    """Divides a sweep into at most so many sweeps, each of ``LEAST_IN_PIECE`` combinations or more.
+
+    The largest is halved as long as that is possible: first between values that share no work, so
+    that questions about one traced model and its layers stay together.
+    """
+    found = [sweep]
+    while len(found) < pieces:
+        largest = max(found, key=_count)
+        halves = (_halve(largest, key) for key in APART_FIRST if key in largest)
+        fit = next((pair for pair in halves if min(map(_count, pair)) >= LEAST_IN_PIECE), None)
+        if fit is None:
+            break
+        at = found.index(largest)
+        found[at : at + 1] = fit
+    return found
+
+
+def _halve(sweep: SweptValues, key: str) -> tuple[SweptValues, SweptValues]:
+    """Returns the sweeps over the first and the last values of a key."""
+    middle = len(sweep[key]) // 2
+    return {**sweep, key: sweep[key][:middle]}, {**sweep, key: sweep[key][middle:]}
+
+
+def join_sweeps(sweep: SweptValues, replies: Iterable[Reply]) -> Reply:
+    """Returns the answer of a sweep from those of its pieces, as if one process had worked on it.
+
+    Pieces may be missing, or stopped early: then so are their rows.
+    """
+    found = [SweptPlan.model_validate(row) for reply in replies for row in reply.body["rows"]]
+    of_values = {tuple(row.values.values()): row for row in found}
+    order = (tuple(map(_spell, values)) for values in product(*sweep.values()))
+    return _reply(sweep, [of_values[values] for values in order if values in of_values])
+
+
+def _count(sweep: SweptValues) -> int:
+    """Returns the number of combinations."""
+    return prod(map(len, sweep.values()))
 
 
 def _plan_combination(

@@ -20,11 +20,11 @@ from math import inf
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from synth.collective.price.segments import SEGMENTS, Phases, SegmentedPath, price_ticks
 from synth.collective.price.steps import TICKS_PER_SECOND, ticks_of
 from synth.events.overlap import Lane, makespan_within
+from synth.search.linear_program import solve_linear_program
 
 MOST_STRIPES = 4
 """The most concurrent programs: each has streams and groups of its own."""
@@ -83,17 +83,16 @@ def mix(loads: Floats, costs: Floats | None = None) -> Mix:
     """
     programs, resources = loads.shape
     unit = loads.max(initial=0.0) or 1.0  # the solver treats values below 1e-7 as 0
-    least = scipy.optimize.linprog(
+    least = solve_linear_program(
         np.append(np.zeros(programs) if costs is None else costs / unit, 1.0),
-        A_ub=np.hstack([loads.T / unit, -np.ones((resources, 1))]),
-        b_ub=np.zeros(resources),
-        A_eq=np.append(np.ones(programs), 0.0)[None, :],
-        b_eq=[1.0],
-        method="highs",
+        np.hstack([loads.T / unit, -np.ones((resources, 1))]),
+        np.zeros(resources),
+        np.append(np.ones(programs), 0.0)[None, :],
+        np.ones(1),
     )
-    shares = np.clip(least.x[:programs], 0.0, 1.0)
+    shares = np.clip(least.values[:programs], 0.0, 1.0)
     shares = shares / shares.sum()
-    return Mix(shares, float((shares @ loads).max(initial=0.0)), -least.ineqlin.marginals)
+    return Mix(shares, float((shares @ loads).max(initial=0.0)), -least.marginals)
 
 
 def round_to_bytes(parts: Sequence[float], payload_bytes: int) -> list[int]:

@@ -202,7 +202,8 @@ def _page(request: Request, viewed: ViewedAnswer, choice: RowChoice) -> Response
     plans = plans_of(viewed.verb, viewed.body, index, against, rank)
     view = result(viewed.ranking, index, rank) if viewed.ranking else None
     drawn = view is not None or plans is not None
-    in_tables = not drawn and viewed.verb in TABLES
+    found = view_of_answer(viewed.verb, viewed.body)
+    in_tables = not drawn and viewed.verb in TABLES and not (found and found.table)
     curl = Curl(quote(own_address(request)), keys=state_of(request).keys is not None)
     return page(
         request,
@@ -212,7 +213,7 @@ def _page(request: Request, viewed: ViewedAnswer, choice: RowChoice) -> Response
         view=view,
         plans=plans,
         index=view.index if view else index or 0,
-        found=view_of_answer(viewed.verb, viewed.body),
+        found=found,
         folders=folders(viewed.files) if plans else (),
         frameworks={
             name: framework.title.partition(" (")[0] for name, framework in FRAMEWORKS.items()

@@ -3,7 +3,8 @@
 Only text and the names of functions are sent. If a worker is lost, Dask gives its piece to another
 worker. Progress is reported by events of the worker. A worker process computes one piece at a time,
 as z3 is not thread-safe; a worker with several threads uses that number of processes for the piece.
-A piece is a whole question: splitting a question among several workers costs more than it gains.
+A piece is a whole question: splitting a question among several workers costs more than it gains. A
+sweep of plans is many questions, and its pieces have several of them.
 """
 
 from __future__ import annotations
@@ -152,6 +153,10 @@ class DaskWorkers:
         """How many workers there were a moment ago; 0 if unknown."""
         fresh = self._connected and clock.monotonic() < self._counted + _STALE_SECONDS
         return self._workers if fresh else 0
+
+    @property
+    def divides_sweeps(self) -> bool:
+        return True
 
     @property
     def idle(self) -> int:

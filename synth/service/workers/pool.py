@@ -72,6 +72,10 @@ class Workers(Protocol):
         """How many more pieces would start immediately."""
 
     @property
+    def divides_sweeps(self) -> bool:
+        """Whether a sweep gains by pieces for several workers: not if one may use idle slots."""
+
+    @property
     def lost(self) -> int:
         """How many pieces have lost their worker: its process died or left the cluster."""
 

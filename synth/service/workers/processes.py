@@ -97,6 +97,10 @@ class ProcessWorkers:
         return sum(slot.is_alive() for slot in self._slots)
 
     @property
+    def divides_sweeps(self) -> bool:
+        return False
+
+    @property
     def idle(self) -> int:
         free = sum(not slot.busy for slot in self._slots)
         return max(0, free - self._waiting.qsize())

@@ -164,22 +164,32 @@ def draw_speedups(heading: str, lines: Lines) -> Markup:
     return Markup(_drawing(heading, lines, (), _gains))
 
 
+def draw_times(heading: str, lines: Lines) -> Markup:
+    """Seconds against a number above 0, such as samples, a line for each name; both from 0 on."""
+    return Markup(_drawing(heading, lines, (), _seconds_from_0, _numbers_from_0))
+
+
 def _drawing(
     heading: str,
     lines: Lines,
     marks: Sequence[int],
     scale: Callable[[Sequence[float]], Scale],
+    scale_across: Callable[[Sequence[float]], Scale] | None = None,
 ) -> str:
-    """Some lines over sizes, with dotted ones where the recommendation changes."""
+    """Some lines over sizes, or over another scale, with dotted ones where advice changes."""
     points = [point for line in lines.values() for point in line]
     if not points:
         return ""
-    across, up = _sizes([x for x, _ in points]), scale([y for _, y in points])
+    across = (scale_across or _sizes)([x for x, _ in points])
+    up = scale([y for _, y in points])
     parts = [*grid(across, up), *_marks(across, marks)]
     looks = _looks(lines)
     for name, line in lines.items():
         parts += _line(
-            looks[name], [(x_at(across, x), y_at(up, y), x, y) for x, y in line], up.text
+            looks[name],
+            [(x_at(across, x), y_at(up, y), x, y) for x, y in line],
+            across.text,
+            up.text,
         )
     parts += _legend(heading, looks.values())
     return frame_drawing(heading, parts)
@@ -221,6 +231,14 @@ def _rates(values: Sequence[float]) -> Scale:
 
 def _gains(values: Sequence[float]) -> Scale:
     return _zero_based_scale(values, lambda value: f"{value:.3g}x")
+
+
+def _seconds_from_0(values: Sequence[float]) -> Scale:
+    return _zero_based_scale(values, format_duration)
+
+
+def _numbers_from_0(values: Sequence[float]) -> Scale:
+    return _zero_based_scale(values, lambda value: f"{value:,.10g}")
 
 
 def _zero_based_scale(values: Sequence[float], text: Callable[[float], str]) -> Scale:
@@ -317,6 +335,7 @@ def _looks(lines: Lines) -> Mapping[str, LineStyle]:
 def _line(
     look: LineStyle,
     points: Sequence[tuple[float, float, float, float]],
+    text_across: Callable[[float], str],
     text: Callable[[float], str],
 ) -> Iterator[str]:
     dashed = f' stroke-dasharray="{look.dashes}"' if look.dashes else ""
@@ -330,7 +349,7 @@ def _line(
         yield (
             f'<circle class="{look.kind}" cx="{x}" cy="{y}" r="{seen[0]}" stroke="none" '
             f'fill="{look.colour}" fill-opacity="{seen[1]}">'
-            f"<title>{escape(look.label)}, {format_bytes(size)}: {text(value)}</title></circle>"
+            f"<title>{escape(look.label)}, {text_across(size)}: {text(value)}</title></circle>"
         )
 
 

@@ -18,6 +18,7 @@ from synth.ask.answers.parts import Json, StepPricePart
 from synth.ask.answers.planning import PlanReply, SystemsRankedReply
 from synth.ask.answers.ranked import PlacedAnswer, RankingReply, SweepReply
 from synth.ask.answers.training.planned import StepPlanReply
+from synth.ask.answers.training.swept import PlanSweepReply
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS, Watcher, judge
 from synth.show.report.curves import Curves, draw_curves
@@ -34,6 +35,7 @@ from synth.show.report.details import (
 from synth.show.report.placement import caption, draw_machine
 from synth.show.report.plans import plans_view
 from synth.show.report.rendering import Cells, Paragraph, blocks, environment, style
+from synth.show.report.summaries import view_sweep
 from synth.show.report.topology import Topology, topology
 from synth.show.terminal.rows import Ranking
 from synth.show.terminal.style import request_text
@@ -88,19 +90,21 @@ class MachineReport:
 def report(verb: str, question: Json, body: Json) -> str:
     """Return a page of an answer, in HTML; the question's named texts are given by their names."""
     reply = judge(verb).validate_python(body)
-    plans, rankings = None, list[Ranking]()
+    plans, found, rankings = None, None, list[Ranking]()
     said: list[Paragraph | Cells] = []
-    if isinstance(reply, StepPlanReply):
+    if isinstance(reply, PlanSweepReply):
+        found = view_sweep(reply)
+    elif isinstance(reply, StepPlanReply):
         numbers = range(max(1, len(reply.plans)))
         chosen = list(dict.fromkeys([reply.advised or 0, *numbers]))
         plans = plans_view(reply, body, chosen[:_MOST_PLANS])
     else:
         rankings = reply.systems if isinstance(reply, SystemsRankedReply) else [reply]
         said += blocks(TABLES[verb](body))
-    others = [ranking.system.name for ranking in rankings[1:]]
     return _template().render(
-        title=plans.title if plans else ", ".join([title(rankings[0]), *others]),
+        title=plans.title if plans else _title(question, rankings),
         plans=plans,
+        found=found,
         verb=verb,
         question=question,
         body=json.dumps(body, ensure_ascii=False),
@@ -110,6 +114,14 @@ def report(verb: str, question: Json, body: Json) -> str:
         machines=[_machine(ranking) for ranking in rankings],
         style=Markup(style()),
     )
+
+
+def _title(question: Json, rankings: Sequence[Ranking]) -> str:
+    """Return the title of rankings; where there are none, that of a sweep of plans."""
+    if not rankings:
+        return f"Plans of a step of {question['model']} by {', '.join(question['sweep'])}"
+    others = [ranking.system.name for ranking in rankings[1:]]
+    return ", ".join([title(rankings[0]), *others])
 
 
 @cache

@@ -25,6 +25,7 @@ from synth.ask.table import VERBS, judge
 from synth.collective.price.resolution import WORTH
 from synth.show.terminal.rows import Ranking
 from synth.show.terminal.style import axes_text, pluralize
+from synth.show.terminal.training.swept import summarize_sweep
 from synth.show.terminal.verdict import verdict
 
 NOTHING = "Nothing was found"
@@ -54,8 +55,7 @@ def _headline(answer: object) -> str:
             best = plans.best
             return f"{axes_text(best.axes)}: {format_duration(best.seconds)} a step"
         case PlanSweepReply() as swept:
-            planned = sum(row.plan is not None for row in swept.rows)
-            return f"{pluralize(len(swept.rows), 'combination')}, {planned} with a plan"
+            return summarize_sweep(swept).headline
         case StepPlanReply() as none:
             return no_plan_headline(none)
         case SimulateReply() as simulated:

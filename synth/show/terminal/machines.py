@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import gcd, prod
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
 from hierarchies import CalibrationPart, Domain, LevelInFull
 from hierarchies.system import are_shared_unevenly
 from synth.ask.answers.machine_parts import MachineInBrief, MachineInFull
-from synth.ask.importing import BlankPart, ImportReply
 from synth.ask.machines import CatalogueReply, GraphReply, LevelOfGraph, PlaceReply, SystemReply
 from synth.show.terminal.placements import PLACEMENT_HEADING, legend, order_table
 from synth.show.terminal.style import (
@@ -23,6 +23,9 @@ from synth.show.terminal.style import (
     table,
     table_of,
 )
+
+if TYPE_CHECKING:  # a table of a known machine must not wait for the importers of all tools
+    from synth.ask.importing import BlankPart, ImportReply
 
 
 def render_systems(answer: CatalogueReply | SystemReply) -> RenderableType:

@@ -129,6 +129,15 @@ def test_a_folder_that_cannot_be_written_warns_once(
     assert "nothing is kept in" in record.getMessage()
 
 
+def test_a_file_in_place_of_the_folder_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    CacheFolder(tmp_path / "file").keep("key", "text")
+    [record] = caplog.records
+    assert record.getMessage().endswith("file: it is a file, not a folder")
+
+
 def test_a_full_disk_leaves_nothing_behind(
     kept: CacheFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -139,7 +139,7 @@ OVER: dict[CostLimit, tuple[dict[str, int], Any, str]] = {
     CostLimit.DIGITS: ({"digits": 3}, 4, "digits: digits comes to 4"),
     CostLimit.TREE: ({"devices": 99}, [10, 10], "tree: tree comes to 100"),
     CostLimit.SYSTEMS: ({"systems": 2}, ["dgx-h100:1"] * 3, "systems: systems comes to 3"),
-    CostLimit.SWEEP: ({"systems": 2}, {"batch": ["1", "2", "3"]}, "sweep: sweep comes to 3"),
+    CostLimit.SWEEP: ({"combinations": 2}, {"batch": ["1", "2", "3"]}, "sweep: sweep comes to 3"),
     CostLimit.SYSTEM: ({"devices": 31}, "dgx-h100:4", ": the system has 32 devices"),
     CostLimit.ANSWER: ({"devices": 31}, None, "from: the system has 32 devices"),
     CostLimit.HERE: ({}, True, "(check|measure): a service does not run steps"),

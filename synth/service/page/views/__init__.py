@@ -11,6 +11,5 @@ from synth.service.page.views.files import Folder as Folder
 from synth.service.page.views.files import files_question as files_question
 from synth.service.page.views.files import folders as folders
 from synth.service.page.views.files import zip_folder as zip_folder
-from synth.service.page.views.found import AnswerView as AnswerView
 from synth.service.page.views.found import draw_over_sizes as draw_over_sizes
 from synth.service.page.views.found import view_of_answer as view_of_answer

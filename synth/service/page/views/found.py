@@ -1,9 +1,8 @@
-"""Summaries of the answers of ``sweep``, ``cost``, ``doctor`` and ``calibrate``."""
+"""Summaries of the answers of ``sweep``, ``cost``, ``doctor``, ``calibrate``, swept ``plan``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -20,9 +19,11 @@ from synth.ask.answers.measured import (
 )
 from synth.ask.answers.planning import SystemsRankedReply
 from synth.ask.answers.ranked import SweepReply
+from synth.ask.answers.training.swept import PlanSweepReply
 from synth.ask.table import judge
 from synth.show.report.charts import StackedBar, draw_bars
 from synth.show.report.curves import Lines, draw_bandwidths, draw_speedups
+from synth.show.report.summaries import AnswerView, view_sweep
 from synth.show.terminal.headlines import bandwidths_by_size, headline_of, ranges_of, seconds_of
 from synth.show.terminal.measured import (
     ambiguity_lines,
@@ -45,24 +46,15 @@ _CALIBRATED_LINKS = (
 )
 
 
-@dataclass(frozen=True)
-class AnswerView:
-    """A headline, the lines below it, and drawings, each under a heading.
-
-    ``onward`` has links to the next questions about the same machine.
-    """
-
-    headline: str
-    lines: Sequence[str]
-    drawings: Sequence[tuple[str, Markup]]
-    onward: Sequence[tuple[str, str]] = ()
-
-
 def view_of_answer(verb: str, body: Any) -> AnswerView | None:
     """Return the summary of an answer; None for other verbs."""
-    if verb not in ("sweep", "cost", "doctor", "calibrate"):
+    if verb not in ("sweep", "cost", "doctor", "calibrate", "plan"):
+        return None
+    if verb == "plan" and "swept" not in body:
         return None
     match judge(verb).validate_python(body):
+        case PlanSweepReply() as swept:
+            return view_sweep(swept)
         case SystemsRankedReply() as ranked:
             return _systems(ranked)
         case CostReply() as cost:

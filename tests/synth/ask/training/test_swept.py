@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import synth
 from hierarchies import InputError
 from synth.ask.answers.training.swept import PlanSweepReply
 from synth.ask.planning import PlanQuestion, plan
 from synth.ask.questions.question import parse_question
-from synth.ask.training.swept import MOST_COMBINATIONS
+from synth.ask.reply import Outcome
+from synth.ask.training.swept import (
+    APART_FIRST,
+    LEAST_IN_PIECE,
+    MOST_COMBINATIONS,
+    SWEPT_KEYS,
+    divide_sweep,
+    join_sweeps,
+)
 from synth.cli.inputs import read_swept
 from synth.collective.ranking.request import Watcher
 from synth.service.limits import Limits
@@ -103,15 +114,19 @@ def test_files_of_swept_systems_are_read_by_the_command_line(tmp_path: Path) -> 
     assert read["dtype"] == ["float32"]
     with pytest.raises(InputError, match="'batch' sweeps nothing"):
         read_swept(["batch"])
+    with pytest.raises(InputError, match="'batch=8,,16' has an empty value; leave out the extra"):
+        read_swept(["batch=8,,16"])
+    with pytest.raises(InputError, match=r"--sweep, nowhere\.toml: cannot read the file"):
+        read_swept(["system=nowhere.toml"])
     with pytest.raises(InputError, match="batch is swept twice"):
         read_swept(["batch=8", "batch=16"])
 
 
 def test_a_service_limits_the_combinations() -> None:
     question = parse_question(PlanQuestion, {**ASKED, "sweep": {"batch": ["8", "16", "32"]}})
-    Limits(systems=3).check(question)
+    Limits(combinations=3).check(question)
     with pytest.raises(InputError, match="sweep comes to 3"):
-        Limits(systems=2).check(question)
+        Limits(combinations=2).check(question)
     large = parse_question(PlanQuestion, {**ASKED, "sweep": {"system": ["dgx-h100:4"]}})
     with pytest.raises(InputError, match="the system has 32 devices"):
         Limits(devices=16).check(large)
@@ -120,3 +135,52 @@ def test_a_service_limits_the_combinations() -> None:
 def test_python_sweeps_too() -> None:
     found = synth.plan(**ASKED, sweep={"batch": ["8", "16"]})
     assert [row.values["batch"] for row in found.rows] == ["8", "16"]
+
+
+SWEEPS = st.dictionaries(
+    st.sampled_from(SWEPT_KEYS),
+    st.lists(st.integers(1, 99).map(str), min_size=1, max_size=6, unique=True),
+    min_size=1,
+    max_size=4,
+)
+
+
+def combinations_of(sweep: Any) -> list[tuple[str, ...]]:
+    return [*product(*sweep.values())]
+
+
+@given(SWEEPS, st.integers(1, 40))
+def test_pieces_of_a_sweep_hold_each_combination_once(sweep: Any, pieces: int) -> None:
+    found = divide_sweep(sweep, pieces)
+    assert len(found) <= pieces
+    counts = [len(combinations_of(piece)) for piece in found]
+    assert all(count >= LEAST_IN_PIECE for count in counts) or found == [sweep]
+    assert all([*piece] == [*sweep] for piece in found)
+    together = [values for piece in found for values in combinations_of(piece)]
+    assert sorted(together) == sorted(combinations_of(sweep))
+
+
+def test_questions_about_one_model_stay_together() -> None:
+    assert sorted(APART_FIRST) == sorted(SWEPT_KEYS)
+    batches, systems = [str(2**n) for n in range(3)], ["a", "b", "c", "d"]
+    sweep: Any = {"batch": batches, "model": ["x", "y"], "system": systems}
+    assert divide_sweep(sweep, 1) == [sweep]
+    assert divide_sweep(sweep, 2) == [{**sweep, "model": ["x"]}, {**sweep, "model": ["y"]}]
+    assert [piece["system"] for piece in divide_sweep(sweep, 4)] == 2 * [["a", "b"], ["c", "d"]]
+
+
+def test_the_rows_of_pieces_are_the_answer_of_one_process() -> None:
+    sweep: Any = {"batch": ["8", "16", "24"], "system": ["dgx-h100:1", "nowhere"]}
+    question = parse_question(PlanQuestion, {**ASKED, "sweep": sweep})
+    pieces = [{**sweep, "system": [system]} for system in sweep["system"]]
+    replies = [
+        plan(parse_question(PlanQuestion, {**ASKED, "sweep": piece}), Watcher()) for piece in pieces
+    ]
+    assert [reply.outcome for reply in replies] == [Outcome.OK, Outcome.NO]
+    whole = plan(question, Watcher())
+    assert join_sweeps(question.sweep, reversed(replies)) == whole
+    assert [*join_sweeps(question.sweep, replies).body] == [*whole.body]
+    part = join_sweeps(question.sweep, replies[:1])
+    assert part.outcome is Outcome.PARTIAL
+    assert part.body["rows"] == replies[0].body["rows"]
+    assert not part.body["complete"]

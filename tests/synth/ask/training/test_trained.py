@@ -18,8 +18,8 @@ from synth.ask.questions.question import parse_question
 from synth.ask.table import judge
 from synth.ask.training import trained as training
 from synth.ask.training.trained import TrainQuestion, TrainReply, train_step
-from synth.cli import inputs
 from synth.cli.app import app
+from synth.cli.foreign_inputs import read_step
 from synth.collective.ranking.request import Watcher
 from synth.show.terminal.table import TABLES
 from synth.step.emit import NOT_EXECUTED
@@ -209,7 +209,7 @@ def test_only_what_this_process_traced_is_run_again(tmp_path: Path) -> None:
     """A text with the name of a file and a function runs nothing, as in the service."""
     pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
     (tmp_path / "own.py").write_text(OWN)
-    text = inputs.read_step(f"{tmp_path}/own.py:model")["text"]
+    text = read_step(f"{tmp_path}/own.py:model")["text"]
     assert own_function(text) is not None
     assert own_function(text.replace("step own", "step other")) is None
     assert own_function(TEXT["text"]) is None
@@ -225,7 +225,7 @@ def test_the_function_is_asked_where_this_process_has_it(tmp_path: Path, monkeyp
         training, "run_own_function", lambda step, function, *more: SingleDeviceRun("own", {}, {})
     )
     monkeypatch.setattr(training, "compare_runs", lambda *given: TrialComparison((row,), ("v0",)))
-    own, plan = inputs.read_step(f"{tmp_path}/own.py:model"), "a=2; batch over a"
+    own, plan = read_step(f"{tmp_path}/own.py:model"), "a=2; batch over a"
     other = {**own, "text": own["text"].replace("step own", "step other")}
     for model, alone in ((own, "own"), (other, "text")):
         found = answer(model=model, plan=plan, check=True, steps=1)

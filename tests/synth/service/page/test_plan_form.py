@@ -299,3 +299,16 @@ def test_a_sweep_has_no_form_that_would_drop_its_values() -> None:
     asked = {"system": "dgx-h100:1", "model": "llama3-tiny"}
     assert form_of("plan", asked) == "/plan"
     assert form_of("plan", {**asked, "sweep": {"batch": ["8", "16"]}}) == ""
+
+
+def test_the_page_of_a_sweep_begins_with_its_verdict(server: Served) -> None:
+    asked = {"system": "dgx-h100:1", "model": "gpt2-tiny", "k": 1, "pin": FORM["pin"]}
+    sweep = {"batch": ["64", "128"]}
+    body = server.ask.post("/v1/plan", json={**asked, "sweep": sweep})
+    assert body.status_code == 200, body.text
+    page = server.ask.get(body.headers["content-location"].removeprefix("/v1")).text
+    verdict = re.search(r'<h2 id="verdict-title">(.*?)</h2>', page)
+    assert verdict is not None
+    assert "Fastest per device: batch 128" in verdict[1]
+    assert page.index(verdict[1]) < page.index("All combinations") < page.index("<polyline")
+    assert "In full" not in page

@@ -193,6 +193,37 @@ def test_a_lost_worker_is_replaced_by_another() -> None:
             workers.close()
 
 
+SWEPT: dict[str, Any] = {
+    "system": "dgx-h100:1",
+    "model": "llama3-tiny",
+    "k": 1,
+    "pin": "pipe=1 zero=0 sequence=no remat=no",
+    "sweep": {"batch": [str(8 * number) for number in range(1, 17)]},
+}
+
+
+def test_a_sweep_is_answered_as_by_one_process_though_a_worker_is_lost() -> None:
+    """Its pieces go to both workers; the one that is killed has a piece under way."""
+    with cluster(2) as (address, processes):
+        workers = DaskWorkers(address)
+        try:
+            listener = Listener()
+            run = QuestionRun(workers, "plan", question("plan", SWEPT), on_progress=listener)
+            replies: list[Any] = []
+            thread = threading.Thread(target=lambda: replies.append(run.run()))
+            thread.start()
+            assert listener.heard.wait(PATIENCE_SECONDS)
+            until(lambda: workers.idle == 0)
+            processes[1].send_signal(signal.SIGKILL)
+            thread.join(PATIENCE_SECONDS)
+            assert told(replies[0]) == body_of("plan", SWEPT)
+            assert run.pieces > 2
+            assert {one.of for one in listener.reports} == {16}
+            until(lambda: workers.lost >= 1 and workers.slots == 1)
+        finally:
+            workers.close()
+
+
 def test_a_scheduler_that_dies_takes_all_workers_with_it() -> None:
     with cluster(1) as (address, processes):
         workers = DaskWorkers(address, connect_seconds=2)

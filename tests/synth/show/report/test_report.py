@@ -51,6 +51,16 @@ ASKED: dict[str, tuple[str, Json]] = {
 }  # fmt: skip
 if find_spec("jax"):
     ASKED["model"] = ("plan", asked_plans.ASKED)
+ASKED["swept"] = (
+    "plan",
+    {
+        "system": "dgx-h100:1",
+        "model": "llama3-tiny",
+        "k": 1,
+        "pin": "pipe=1 zero=0 sequence=no remat=no",
+        "sweep": {"batch": ["8", "16", "7"], "dtype": ["bfloat16", "float32"]},
+    },
+)
 EMPTY = {"meta", "br", "img", "link", "input"}
 
 
@@ -188,6 +198,7 @@ DRAWN = {  # pictures, curves, timelines, devices in all pictures
     "systems": (2, 0, 2, 32),
     "systems over sizes": (2, 6, 2, 32),
     "model": (3, 3, 3, 24),
+    "swept": (0, 2, 0, 0),
 }
 
 
@@ -212,7 +223,9 @@ def every(value: Any, key: str) -> Iterator[Any]:
             yield from every(one, key)
 
 
-@pytest.mark.parametrize("name", [name for name in ASKED if name not in ("uneven", "model")])
+@pytest.mark.parametrize(
+    "name", [name for name in ASKED if name not in ("uneven", "model", "swept")]
+)
 def test_each_answer_has_advice(name: str, reports: dict[str, Written]) -> None:
     kept = json.loads(json.dumps(reports[name].body))
     body = {k: v for k, v in kept.items() if k != "elsewhere"}
