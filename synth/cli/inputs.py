@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,11 @@ def read_swept(words: Sequence[str]) -> dict[str, list[Any]]:
     """Swept values, with the texts of the files that are systems."""
     with error_context("--sweep"):
         swept = notations.SWEPT_VALUES.read(words)
-    return {key: read_systems(words) if key == "system" else words for key, words in swept.items()}
+    readers = {"system": read_system, "model": read_model}
+    return {
+        key: [*map(readers[key], words)] if key in readers else words
+        for key, words in swept.items()
+    }
 
 
 def read_job(spec: str) -> str | NamedTextJson:
@@ -96,14 +101,22 @@ def read_program(text: str, what: str = "a program") -> str:
 
 
 def read_step(spec: str) -> str | NamedTextJson:
-    """A name of the zoo unchanged; else a text: of a file, of what FILE.py:FUNCTION traces to.
+    """A model, as ``read_model`` reads it; else the text of what FILE.py:FUNCTION traces to.
 
     The latter runs the file, which nothing but this command line does.
     """
-    if spec in ZOO:
-        return spec
     if OWN_PATTERN.fullmatch(spec):
         return _named_text(spec, str(own_step(spec)))
+    return read_model(spec)
+
+
+def read_model(spec: str) -> str | NamedTextJson:
+    """A name of the zoo unchanged; else the text of a file, or of config.json in a folder."""
+    if spec in ZOO:
+        return spec
+    with suppress(OSError, ValueError):
+        if Path(spec).is_dir():
+            spec = str(Path(spec) / "config.json")
     text = read_program(spec, "a model of the zoo")
     return spec if text == spec else _named_text(spec, text)
 
@@ -147,6 +160,7 @@ READERS: Mapping[File, Callable[[Any], Any]] = {
     File.PROGRAM: read_program,
     File.ORDER: partial(read_program, what="a pipeline order"),
     File.STEP: read_step,
+    File.MODEL: read_model,
     File.PLAN: partial(read_program, what="a plan"),
     File.PROFILE: profile,
     File.DEVICE: device,

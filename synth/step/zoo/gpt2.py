@@ -14,6 +14,7 @@ from synth.step.zoo.models import (
     Inference,
     Model,
     ModelOptions,
+    Scores,
     Tree,
     attend,
     attention,
@@ -94,7 +95,7 @@ def gpt2_inference(name: str, sizes: Gpt2, how: ModelOptions, new: int) -> Infer
             now = project(normed, weights["attention"])
             keys = lax.dynamic_update_slice_in_dim(keys, now["key"], first, 1)
             values = lax.dynamic_update_slice_in_dim(values, now["value"], first, 1)
-            heads = attend(now["query"], keys, values, causal=True, first=first)
+            heads = attend(now["query"], keys, values, Scores(causal=True, first=first))
             x = x + merge_heads(heads, weights["attention"])
             normed = layer_norm(x, weights["mlp_norm"])
             return x + two_layers(normed, weights["mlp"], jax.nn.gelu), (keys, values)
