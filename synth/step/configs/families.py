@@ -52,23 +52,19 @@ def _sequence(fields: ConfigFields) -> int:
 
 def _rotary(fields: ConfigFields, usual: float) -> tuple[float, float]:
     """Returns the rotary base, and the share of a head's elements that is rotated (``usual``)."""
-    _, parameters = fields.find("rope_parameters")
-    inside: Mapping[str, Any] = parameters if isinstance(parameters, dict) else {}
     fields.find("original_max_position_embeddings")
-    base = fields.number("rope_theta", "rotary_emb_base", default=inside.get("rope_theta", 1e4))
-    default = inside.get("partial_rotary_factor", usual)
-    share = fields.number("partial_rotary_factor", "rotary_pct", "rope_percent", default=default)
-    for name in ("rope_scaling", "rope_parameters"):
-        _, scaling = fields.find(name)
-        if scaling is None:
-            continue
-        if not isinstance(scaling, dict):
-            raise fields.error(f"{name} is {scaling!r}", "an object with a rope_type")
-        kind = scaling.get("rope_type", scaling.get("type", "default"))
+    base = fields.number("rope_theta", "rotary_emb_base", default=1e4)
+    share = fields.number("partial_rotary_factor", "rotary_pct", "rope_percent", default=usual)
+    if share > 1:
+        raise fields.error(f"{share} of a head are rotated", "a share of at most 1")
+    _, scaling = fields.find("rope_scaling")
+    if scaling is not None:
+        kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else None
         if kind not in ROPE_KINDS:
-            raise fields.error(f"{name} of type {kind!r} is not known", ", ".join(ROPE_KINDS))
+            hint = f"an object with a rope_type of {', '.join(ROPE_KINDS)}"
+            raise fields.error(f"rope_scaling is {scaling!r}"[:120], hint)
         if kind != "default":
-            fields.omitted.append(f"{name} ({kind}: it changes angles, not operations)")
+            fields.omitted.append(f"rope_scaling ({kind}: it changes angles, not operations)")
     return base, share
 
 
@@ -215,13 +211,10 @@ def _deepseek(fields: ConfigFields, family: Family) -> Decoder:
     if fields.size("num_nextn_predict_layers", default=0, least=0):
         fields.omitted.append("num_nextn_predict_layers (multi-token prediction)")
     fields.expect("moe_layer_freq", 1, what="a dense layer between layers of experts")
+    fields.expect("qk_head_dim", latent.head_width, what="another width of heads")
+    fields.expect("attention_bias", False, what="a bias of latent attention")
     sizes = replace(sizes, head_width=None, key_heads=sizes.heads)
-    sizes = _with_form(sizes, latent=latent, output_bias=sizes.form.attention_bias)
-    if sizes.form.attention_bias:
-        fields.values["attention_bias"]
-        raise fields.error(
-            "biases of latent attention are not supported yet", "attention_bias: false"
-        )
+    sizes = _with_form(sizes, latent=latent)
     if fields.find("n_routed_experts")[1] is None:
         return sizes
     dense = fields.size("first_k_dense_replace", default=0, least=0)

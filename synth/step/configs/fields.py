@@ -189,14 +189,17 @@ class ConfigFields:
         for name, value in self.values.items():
             if name in self.taken or name in INERT or value is None or value is False:
                 continue
-            if name.endswith(DROPOUTS):
-                if value:
-                    self.omitted.append(f"{name} {value}")
+            if name.endswith(DROPOUTS) and name.isidentifier():
+                self.omit_dropout(name, self.number(name, default=0.0))
                 continue
             near = suggest_nearest(name, sorted(self.taken)).partition("known are")[0]
             hint = near or "leave it out if it does not change what is computed"
             raise self.error(f"field {name!r} of a {self.kind} is not understood", hint)
         return tuple(self.omitted)
+
+    def omit_dropout(self, name: str, share: float) -> None:
+        if share:
+            self.omitted.append(f"{name} {share}")
 
     def error(self, problem: str, hint: str = "") -> InputError:
         return InputError(problem, where=self.where, hint=hint)

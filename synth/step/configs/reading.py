@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hierarchies import InputError, suggest_nearest
-from synth.step.configs.families import FAMILIES, UNTRACED
+from synth.step.configs.families import FAMILIES, FULL, SLIDING, UNTRACED
 from synth.step.configs.fields import ConfigFields
 from synth.step.zoo.sizes import DescribedModel, check_sizes
 
@@ -57,13 +57,33 @@ def read_config(text: str, where: str) -> DescribedModel:
         if "tie_word_embeddings" in outer:
             values.setdefault("tie_word_embeddings", outer["tie_word_embeddings"])
     kind = _check_kind(values, where)
-    fields = ConfigFields(values, where)
+    fields = ConfigFields(_unfold_rope(values), where)
     fields.omit("quantization_config", what="weights are trained in the type that you ask for")
     family = FAMILIES[kind]
     sizes = family.sizes(fields, family)
     omitted = fields.finish()
     name = name_of(where, kind)
     return DescribedModel(name, check_sizes(where, sizes), (*left_out, *omitted))
+
+
+def _unfold_rope(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the fields with those of ``rope_parameters`` (transformers 5) as in transformers 4.
+
+    They may be given by the type of a layer: with and without a window.
+    """
+    inside = values.get("rope_parameters")
+    if not isinstance(inside, dict):
+        return values
+    local = inside.get(SLIDING)
+    inside = inside.get(FULL, inside)
+    found = {**values, "rope_parameters": None}
+    for name in ("rope_theta", "partial_rotary_factor"):
+        if isinstance(inside, dict) and name in inside:
+            found[name] = inside[name]
+    found["rope_scaling"] = inside
+    if isinstance(local, dict):
+        found["rope_local_base_freq"] = local.get("rope_theta")
+    return found
 
 
 def name_of(where: str, kind: str) -> str:

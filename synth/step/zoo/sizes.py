@@ -201,6 +201,12 @@ class DescribedModel:
 ModelSource = str | DescribedModel
 """A model of the zoo by its name, or a described model."""
 
+MOST_DENSE = 64
+"""The largest number of layers outside of the loop of layers: each is traced."""
+
+MOST_LISTED = 10_000
+"""The largest number of layers, or heads, that have a constant each."""
+
 MAY_BE_ZERO = ("dropless", "dense_layers", "shared_hidden", "window")
 
 
@@ -265,6 +271,15 @@ def _check_decoder(name: str, sizes: Decoder) -> None:
         if getattr(sizes, field) and sizes.experts == 1:
             problem = f"{field} is {getattr(sizes, field)}, and there is one expert"
             raise InputError(problem, where=name, hint="experts=2 or more")
+    limits = [("dense_layers", MOST_DENSE)]
+    limits += [("layers", MOST_LISTED)] if sizes.form.full_every else []
+    limits += [("heads", MOST_LISTED)] if sizes.form.positions == "alibi" else []
+    for field, most in limits:
+        if (getattr(sizes, field) or 0) > most:
+            problem = f"{field} is {getattr(sizes, field)}"
+            raise InputError(
+                problem, where=name, hint=f"at most {most} that are written one by one"
+            )
     if sizes.dense_layers and not sizes.dense_hidden:
         raise InputError("dense layers without a width", where=name, hint="dense_hidden=18432")
     _check_heads(name, sizes)

@@ -92,3 +92,107 @@ def test_a_decoder_computes_what_one_would_write_by_hand(
 def test_the_step_of_every_family_is_traced(kind: str) -> None:
     step = step_of(build(tiny(kind), dtype="bfloat16"), "adamw")
     assert step.roles.count("parameter") == len(jax.tree.leaves(build(tiny(kind)).parameters))
+
+
+BAD = {
+    "no JSON": ("{", "not JSON"),
+    "a list": ("[1]", "JSON, but not an object"),
+    "a key twice": ('{"model_type": "llama", "model_type": "llama"}', "key 'model_type' is given"),
+    "nan": ('{"model_type": "llama", "rope_theta": NaN}', "NaN is not JSON"),
+    "deep": ("[" * 100_000, "nested too deeply"),
+    "adapter": ('{"peft_type": "LORA", "r": 8}', "an adapter (PEFT)"),
+    "tokenizer": ('{"tokenizer_class": "LlamaTokenizer"}', "a tokenizer's configuration"),
+    "generation": (
+        '{"_from_model_config": true, "bos_token_id": 1}',
+        "a configuration of generation",
+    ),
+    "index of weights": ('{"weight_map": {}}', "an index of weights"),
+    "images": ('{"model_type": "siglip", "vision_config": {}}', "'siglip' has vision_config"),
+    "no type": ('{"hidden_size": 8}', "no model_type; give a model's config.json"),
+    "a near type": ('{"model_type": "lama"}', "'lama' is not known; did you mean llama"),
+    "hybrid": ('{"model_type": "nemotron_h"}', "Mamba-2 layers of a nemotron_h are not supported"),
+    "missing": ('{"model_type": "llama", "hidden_size": 8}', "no field 'num_hidden_layers'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_other_files_are_refused_by_what_they_are(case: str) -> None:
+    text, said = BAD[case]
+    with pytest.raises(InputError) as refused:
+        read_config(text, "given.json")
+    assert str(refused.value).startswith("given.json: ")
+    assert said in str(refused.value)
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("llama", {"num_key_value_heads": 3}, "key_heads 3 do not divide heads 4"),
+    ("llama", {"num_attention_heads": 3, "num_key_value_heads": 3}, "heads 3 do not divide width"),
+    ("qwen3", {"head_dim": 5}, "5 rotated elements of a head"),
+    ("llama", {"hidden_size": "16"}, "hidden_size is '16'; a whole number"),
+    ("llama", {"hidden_size": True}, "hidden_size is True"),
+    ("llama", {"hidden_size": 0}, "hidden_size is 0"),
+    ("llama", {"rope_theta": -1}, "rope_theta is -1"),
+    ("llama", {"hidden_act": "silo"}, "hidden_act 'silo' is not known; did you mean silu"),
+    ("llama", {"rope_scaling": {"rope_type": "mrope"}}, "rope_scaling is {'rope_type': 'mrope'}"),
+    ("llama", {"residual_multiplier": 0.22}, "field 'residual_multiplier' of a llama is not"),
+    (
+        "llama",
+        {"hidden_sise": 8},
+        "'hidden_sise' of a llama is not understood; did you mean",
+    ),
+    ("mixtral", {"num_experts_per_tok": 5}, "5 of 4 experts chosen"),
+    ("qwen3_moe", {"mlp_only_layers": [0]}, "mlp_only_layers is [0]: a dense layer between"),
+    ("gpt_oss", {"swiglu_limit": 8.0}, "another limit of SwiGLU is not supported yet"),
+    ("gpt_oss", {"layer_types": ["full_attention"]}, "layer_types has 1 words; one for each of 2"),
+    ("gpt_oss", {"layer_types": ["a", "b"]}, "layer_types 'a' is not supported yet"),
+    ("gemma2", {"layer_types": ["full_attention", "sliding_attention"]}, "regular turns"),
+    ("deepseek_v3", {"n_group": 3}, "8 experts, 2 of 3 groups chosen"),
+    ("deepseek_v3", {"n_group": 8, "topk_group": 1}, "2 experts from 1 of 8 groups"),
+    ("deepseek_v3", {"attention_bias": True}, "a bias of latent attention is not supported yet"),
+    ("deepseek_v3", {"scoring_func": "softmax"}, "another score is not supported yet"),
+    ("deepseek_v3", {"first_k_dense_replace": 3}, "first_k_dense_replace 3 of 3 layers"),
+    ("bloom", {"alibi": False}, "BLOOM without ALiBi is not supported yet"),
+    ("gpt2", {"n_inner": 40}, "n_inner is 40, not four times the width 16"),
+    ("bert", {"is_decoder": True}, "a decoder of BERT is not supported yet"),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes", "said"), REFUSED)
+def test_what_is_not_understood_is_refused_by_name(
+    kind: str, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        read_config(text_of(kind, **changes), "given.json")
+    assert said in str(refused.value)
+
+
+def test_fields_that_change_no_operation_are_left_out_with_a_word() -> None:
+    inert = {"torch_dtype": "bfloat16", "use_cache": True, "attention_dropout": 0.0, "future": None}
+    assert read_config(text_of("llama", **inert), "llama-tiny/config.json") == tiny("llama")
+    said = {
+        "quantization_config": {"quant_method": "fp8"},
+        "rope_scaling": {"type": "yarn", "factor": 40},
+        "num_nextn_predict_layers": 1,
+        "attention_dropout": 0.1,
+    }
+    omitted = read_config(text_of("deepseek_v3", **said), "a.json").omitted
+    for name in said:
+        assert any(text.startswith(name) for text in omitted), (name, omitted)
+
+
+def test_the_text_model_of_a_model_of_images_is_read_without_its_tower() -> None:
+    inner = json.loads(text_of("gemma3_text"))
+    text = json.dumps({"model_type": "gemma3", "text_config": inner, "vision_config": {"a": 1}})
+    model = read_config(text, "gemma3_text-tiny/config.json")
+    assert model.sizes == tiny("gemma3_text").sizes
+    assert model.omitted == ("vision_config is left out",)
+
+
+def test_rotary_parameters_of_either_spelling_are_one_model() -> None:
+    fields = json.loads(text_of("gemma3_text"))
+    bases = {"full_attention": fields.pop("rope_theta")}
+    bases["sliding_attention"] = fields.pop("rope_local_base_freq")
+    fields["rope_parameters"] = {
+        kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
+    }
+    assert read_config(json.dumps(fields), "b.json").sizes == tiny("gemma3_text").sizes
