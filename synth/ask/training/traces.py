@@ -193,7 +193,9 @@ class TraceReply(ReplyModel):
     """A training step in numbers, and its text."""
 
     name: str = Field(description="Name of the model.")
-    sizes: dict[str, Whole] = Field(description="Of a model of the zoo or a config.json; empty for a text.")
+    sizes: dict[str, Whole] = Field(
+        description="Of a model of the zoo or a config.json; empty for a text."
+    )
     operations: Whole = Field(description="Operations in the text, those of loops once.")
     parameters: Whole = Field(description="Number of parameters.")
     arrays: Whole = Field(description="Number of parameter arrays.")

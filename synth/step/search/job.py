@@ -222,8 +222,8 @@ def _assumptions_of(sizes: Decoder) -> Iterator[str]:
         )
     if sizes.dense_layers:
         yield (
-            f"the first {sizes.dense_layers} layers, without experts, are on the first stage and"
-            " are not recomputed"
+            f"layers without experts (the first {sizes.dense_layers}) are on the first stage and"
+            " not recomputed"
         )
     if sizes.reach:
         yield f"attention within {sizes.reach} tokens takes as long as to all tokens before"

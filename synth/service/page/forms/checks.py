@@ -20,7 +20,7 @@ from synth.ask.training.machines import accelerator_of, profile_of
 from synth.collective.ranking.advice import find_left_over_axes, fix_placement
 from synth.measure.logs.matching import machines_of
 from synth.measure.logs.tables import CheckedLog
-from synth.service.page.forms.fields import OWN_JOB, OWN_SYSTEM, FormFindings
+from synth.service.page.forms.fields import OWN_JOB, OWN_MODEL, OWN_SYSTEM, FormFindings
 from synth.service.page.forms.form import QuestionForm
 from synth.show.terminal.style import pluralize
 from synth.step.search.pins import Pins
@@ -95,6 +95,8 @@ def _key(error: InputError) -> str:
         return "system"
     if error.where.startswith(OWN_JOB):
         return "job"
+    if error.where.startswith(OWN_MODEL):
+        return "model"
     return error.where.partition(".")[0].partition(",")[0]
 
 
