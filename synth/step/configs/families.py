@@ -8,11 +8,12 @@ keys and values) is fixed here, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from synth.step.configs.fields import ConfigFields
+from synth.step.configs.hybrids import refuse_hybrid
 from synth.step.zoo.forms import LLAMA, Activation, Form, Latent, Router
 from synth.step.zoo.sizes import Bert, Decoder, Gpt2, Sizes
 
@@ -339,6 +340,10 @@ def _check_four_widths(fields: ConfigFields, width: int, *names: str) -> None:
         raise fields.error(f"{problem}: that is not supported yet for a {fields.kind}")
 
 
+def _nemotron_h(fields: ConfigFields, family: Family) -> Decoder:
+    refuse_hybrid(fields)
+
+
 def _form(**changes: Any) -> Form:
     return replace(LLAMA, **changes)
 
@@ -394,12 +399,8 @@ FAMILIES: Mapping[str, Family] = {
     "gpt_neox": Family(
         _gpt_neox, _form(norm="layer", gated=False, rotary_share=0.25, **_BIASES), "gelu"
     ),
+    "nemotron_h": Family(_nemotron_h),
     "gpt2": Family(_gpt2),
     "bert": Family(_bert),
 }
 """The families by ``model_type``."""
-
-UNTRACED: Mapping[str, Sequence[str]] = {
-    "nemotron_h": ("Mamba-2 layers",),
-}
-"""Types that are known, and what of them a traced step cannot express yet."""

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hierarchies import InputError, suggest_nearest
-from synth.step.configs.families import FAMILIES, FULL, SLIDING, UNTRACED
+from synth.step.configs.families import FAMILIES, FULL, SLIDING
 from synth.step.configs.fields import ConfigFields
 from synth.step.zoo.sizes import DescribedModel, check_sizes
 
@@ -134,9 +134,6 @@ def _check_kind(values: Mapping[str, Any], where: str) -> str:
         what = next((said for key, said in OTHERS.items() if key in values), "")
         problem = f"this is {what}" if what else "no model_type"
         raise InputError(problem, where=where, hint=HINT)
-    if kind in UNTRACED:
-        problem = f"{' and '.join(UNTRACED[kind])} of a {kind} are not supported yet"
-        raise InputError(problem, where=where, hint="a step of them cannot be traced")
     if kind not in FAMILIES:
         if any(tower in values for tower in TOWERS):
             problem = f"model_type {kind!r} has {', '.join(t for t in TOWERS if t in values)}"
