@@ -128,7 +128,10 @@ class TransformerCounts:
         sizes = self.sizes
         heads, hidden, experts = sizes.heads, 4 * sizes.width, 0
         if isinstance(sizes, Decoder):
-            heads, hidden = sizes.key_heads, sizes.hidden
+            heads = sizes.key_heads
+            # The shared experts' width and that of dense layers are cut over tensor as well.
+            dense = sizes.dense_hidden if sizes.dense_layers else None
+            hidden = gcd(sizes.hidden, sizes.shared_hidden or 0, dense or 0)
             experts = sizes.experts if sizes.experts > 1 and not sizes.dropless else 0
         return Extents(
             0, sizes.sequence, gcd(heads, hidden), sizes.vocabulary, experts, sizes.layers

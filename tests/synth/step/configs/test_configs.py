@@ -20,6 +20,9 @@ from decoder_reference import reference_loss
 from hierarchies import InputError
 from synth.step.configs import read_config
 from synth.step.configs.families import FAMILIES
+from synth.step.rows.grids import extents_of
+from synth.step.search.first_plan import TransformerCounts
+from synth.step.work import work_of
 from synth.step.zoo.models import Model, ModelOptions
 from synth.step.zoo.sizes import Decoder, DescribedModel
 from synth.step.zoo.table import model_of, step_of
@@ -204,3 +207,57 @@ def test_rotary_parameters_of_either_spelling_are_one_model() -> None:
         kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
     }
     assert read_config(json.dumps(fields), "b.json").sizes == tiny("gemma3_text").sizes
+
+
+MIXED = ("qwen3-30b-a3b", "deepseek-v3", "gpt-oss-120b", "gemma-3-27b-text", "falcon-40b")
+
+
+def attention_weights(fields: dict[str, Any]) -> tuple[int, int]:
+    """The weights of a layer's products in attention, and the elements of its heads, both ways."""
+    width, heads = fields["hidden_size"], fields["num_attention_heads"]
+    if fields["model_type"] != "deepseek_v3":
+        keys = fields.get("num_key_value_heads", fields.get("num_kv_heads"))
+        head = fields.get("head_dim", width // heads)
+        return 2 * width * head * (heads + keys), 2 * heads * head
+    plain, rotary, value = (
+        fields[name] for name in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    )
+    ranks = fields["q_lora_rank"], fields["kv_lora_rank"]
+    into = width * sum(ranks) + width * rotary
+    back = ranks[0] * heads * (plain + rotary) + ranks[1] * heads * (plain + value)
+    return into + back + heads * value * width, heads * (plain + rotary + value)
+
+
+def feed_forward_weights(fields: dict[str, Any]) -> int:
+    """The weights of the products that a token takes part in behind attention, in all layers."""
+    width, layers, kind = fields["hidden_size"], fields["num_hidden_layers"], fields["model_type"]
+    if kind == "falcon":
+        return layers * 2 * width * 4 * width
+    names = ("num_experts", "n_routed_experts", "num_local_experts")
+    experts = next((fields[name] for name in names if name in fields), None)
+    if experts is None:
+        return layers * 3 * width * fields["intermediate_size"]
+    hidden = fields.get("moe_intermediate_size", fields["intermediate_size"])
+    used = fields["num_experts_per_tok"] + fields.get("n_shared_experts", 0)
+    dense = fields.get("first_k_dense_replace", 0)
+    of_experts = (layers - dense) * width * (experts + 3 * used * hidden)
+    return of_experts + dense * 3 * width * fields["intermediate_size"]
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_step_has_six_operations_a_weight_and_token_and_attention(name: str) -> None:
+    """And the first plan's formulas count the parameters, and divide what the step divides."""
+    known = PUBLISHED[name]
+    fields, model = known["config"], read_config(json.dumps(known["config"]), name)
+    step = step_of(build(model, batch=1, dtype="bfloat16"), "sgd")
+    tokens, layers = 4096 if name != "falcon-40b" else 2048, fields["num_hidden_layers"]
+    weights, elements = attention_weights(fields)
+    products = layers * (weights + tokens * elements) + feed_forward_weights(fields)
+    products += fields["vocab_size"] * fields["hidden_size"]
+    found = next(work.flops for work in work_of(step) if work.primitive == "dot_general")
+    assert found == 6 * tokens * products
+    assert isinstance(model.sizes, Decoder)
+    counts = TransformerCounts(model.sizes)
+    counted = model.sizes.layers * sum(counts.layer_parameters) + counts.ends_parameters
+    assert counted == pytest.approx(known["total_params"], rel=0.02)
+    assert {**vars(counts.extents), "batch": 1} == vars(extents_of(step))
