@@ -11,6 +11,9 @@ from hierarchies import InputError, suggest_nearest
 LARGEST = 10**9
 """The largest size of a dimension."""
 
+LONGEST = 300
+"""Characters of an error, which may show a value of any length."""
+
 INERT = frozenset(
     (
         "_attn_implementation",
@@ -202,4 +205,4 @@ class ConfigFields:
             self.omitted.append(f"{name} {share}")
 
     def error(self, problem: str, hint: str = "") -> InputError:
-        return InputError(problem, where=self.where, hint=hint)
+        return InputError(problem[:LONGEST], where=self.where, hint=hint)

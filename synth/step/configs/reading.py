@@ -40,7 +40,7 @@ def is_config(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
 
 
-@lru_cache(64)
+@lru_cache(4)
 def read_config(text: str, where: str) -> DescribedModel:
     """Returns the model that a configuration describes. ``where``: the name of its file.
 
@@ -110,7 +110,9 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, value in pairs:
             if key in found:
-                raise InputError(f"key {key!r} is given twice", where=where, hint="give it once")
+                raise InputError(
+                    f"key {key[:80]!r} is given twice", where=where, hint="give it once"
+                )
             found[key] = value
         return found
 
@@ -135,9 +137,10 @@ def _check_kind(values: Mapping[str, Any], where: str) -> str:
         problem = f"this is {what}" if what else "no model_type"
         raise InputError(problem, where=where, hint=HINT)
     if kind not in FAMILIES:
-        if any(tower in values for tower in TOWERS):
-            problem = f"model_type {kind!r} has {', '.join(t for t in TOWERS if t in values)}"
+        named = f"model_type {kind[:80]!r}"
+        if towers := [tower for tower in TOWERS if tower in values]:
+            problem = f"{named} has {', '.join(towers)}"
             raise InputError(problem, where=where, hint="give its text model's configuration")
         hint = suggest_nearest(kind, FAMILIES)
-        raise InputError(f"model_type {kind!r} is not known", where=where, hint=hint)
+        raise InputError(f"{named} is not known", where=where, hint=hint)
     return kind

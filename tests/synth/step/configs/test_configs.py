@@ -261,3 +261,15 @@ def test_a_step_has_six_operations_a_weight_and_token_and_attention(name: str) -
     counted = model.sizes.layers * sum(counts.layer_parameters) + counts.ends_parameters
     assert counted == pytest.approx(known["total_params"], rel=0.02)
     assert {**vars(counts.extents), "batch": 1} == vars(extents_of(step))
+
+
+def test_errors_are_short_however_long_a_value_is() -> None:
+    for changes in ({"hidden_act": "x" * 10**6}, {"y" * 10**6: 1}, {"layer_types": ["z"] * 10**5}):
+        with pytest.raises(InputError) as refused:
+            read_config(text_of("llama", **changes), "given.json")
+        assert len(str(refused.value)) < 1000
+    with pytest.raises(InputError) as refused:
+        read_config(json.dumps({"model_type": "l" * 10**6}), "given.json")
+    assert len(str(refused.value)) < 1000
+    with pytest.raises(InputError, match="more than 20 MiB"):
+        read_config(" " * (20 * 2**20) + "{}", "given.json")
