@@ -147,21 +147,21 @@ def merge_heads(heads: Array, weights: Tree) -> Array:
 
 
 def attend(query: Array, key: Array, value: Array, how: Scores) -> Array:
-    """Returns the weights of keys for queries, times value; ``[batch, token, head, element]``.
+    """Returns the weights of keys for each query, times value; ``[batch, token, head, element]``.
 
-    The weights are the softmax of query times key, divided by the root of a head's elements. How
-    scores become weights otherwise, and which keys a query sees, is in ``how``: a decoder masks
-    later tokens, and those before a window; other decoders also cap scores (Gemma 2), add a bias
-    by distance (ALiBi, Press et al. 2022), or weigh a learned logit beside the keys (gpt-oss).
-
-    ``query`` and ``key`` have equally many elements in a head; ``value`` may have fewer, as in
-    multi-head latent attention.
-
-    Scores become float32, for they are exponents; the result has the type of ``value``.
+    The weights are the softmax of query times key, divided by the root of a head's elements.
+    ``how`` masks these scores, and changes them or the softmax where a model does. ``value`` may
+    have fewer elements in a head than ``query`` and ``key``.
     """
-    divisor = how.divisor or query.shape[-1] ** 0.5
-    scores = jnp.einsum("bqhe,bkhe->bhqk", query, key) / divisor
-    weight = how.weigh(scores.astype(jnp.float32)).astype(value.dtype)
+    scores = jnp.einsum("bqhe,bkhe->bhqk", query, key) / (how.divisor or query.shape[-1] ** 0.5)
+    scores = how.change(scores.astype(jnp.float32))
+    if how.causal:
+        shape = scores.shape[-2:]
+        before = lax.broadcasted_iota(jnp.int32, shape, 0)
+        before = before if how.first is None else before + how.first
+        mask = before >= lax.broadcasted_iota(jnp.int32, shape, 1)
+        scores = jnp.where(how.narrow(mask), scores, -1e30)
+    weight = (how.softmax or jax.nn.softmax)(scores, axis=-1).astype(value.dtype)
     return jnp.einsum("bhqk,bkhe->bqhe", weight, value)
 
 
@@ -199,27 +199,36 @@ class Scores:
     slopes: Array | None = None
     sinks: Array | None = None
 
-    def weigh(self, scores: Array) -> Array:
+    def change(self, scores: Array) -> Array:
+        """Returns the scores, capped and with a bias by the position of the key."""
         if self.cap:
             scores = self.cap * jnp.tanh(scores / self.cap)
         if self.slopes is not None:
             place = lax.broadcasted_iota(jnp.float32, scores.shape[-2:], 1)
             scores = scores + self.slopes[:, None, None] * place
-        scores = self._mask(scores) if self.causal else scores
-        if self.sinks is None:
-            return jax.nn.softmax(scores, axis=-1)
-        sinks = self.sinks.astype(jnp.float32)[:, None, None]
-        largest = jnp.maximum(scores.max(-1, keepdims=True), sinks)
-        powers = jnp.exp(scores - lax.stop_gradient(largest))
-        rest = jnp.exp(sinks - lax.stop_gradient(largest))
-        return powers / (powers.sum(-1, keepdims=True) + rest)
+        return scores
 
-    def _mask(self, scores: Array) -> Array:
-        shape = scores.shape[-2:]
-        query = lax.broadcasted_iota(jnp.int32, shape, 0)
+    def narrow(self, mask: Array) -> Array:
+        """Returns the mask without the keys before the window."""
+        if isinstance(self.window, int) and not self.window:
+            return mask
+        query, key = (lax.broadcasted_iota(jnp.int32, mask.shape, axis) for axis in (0, 1))
         query = query if self.first is None else query + self.first
-        key = lax.broadcasted_iota(jnp.int32, shape, 1)
-        mask = query >= key
-        if not isinstance(self.window, int) or self.window:
-            mask = mask & (query - key < self.window)
-        return jnp.where(mask, scores, -1e30)
+        return mask & (query - key < self.window)
+
+    @property
+    def softmax(self) -> Callable[..., Array] | None:
+        """A softmax that has the sinks in its sum; None for the usual one."""
+        return None if self.sinks is None else self._softmax_with_sinks
+
+    def _softmax_with_sinks(self, scores: Array, axis: int) -> Array:
+        assert self.sinks is not None
+        sinks = self.sinks.astype(jnp.float32)[:, None, None]
+        largest = lax.stop_gradient(jnp.maximum(scores.max(axis, keepdims=True), sinks))
+        powers = jnp.exp(scores - largest)
+        return powers / (powers.sum(axis, keepdims=True) + jnp.exp(sinks - largest))
+
+
+def attend_after(query: Array, key: Array, value: Array, first: Array) -> Array:
+    """Returns causal attention of queries that begin at position ``first`` of the keys."""
+    return attend(query, key, value, Scores(causal=True, first=first))
