@@ -37,6 +37,21 @@ ROPE_KINDS = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "su"
 """Kinds of ``rope_scaling``: each changes angles of rotation, and no operation."""
 
 
+GEMMA2: Mapping[str, Any] = {
+    "head_dim": 256,
+    "sliding_window_pattern": 2,
+    "attn_logit_softcapping": 50.0,
+    "final_logit_softcapping": 30.0,
+}
+GEMMA3: Mapping[str, Any] = {
+    "head_dim": 256,
+    "sliding_window_pattern": 6,
+    "rope_theta": 1e6,
+    "vocab_size": 262208,
+}
+"""What the classes of Gemma say of fields that a file leaves out."""
+
+
 @dataclass(frozen=True)
 class Family:
     """A function from fields to sizes, what is fixed of its form, and the activation by default."""
@@ -54,7 +69,7 @@ def _sequence(fields: ConfigFields) -> int:
 def _rotary(fields: ConfigFields, usual: float) -> tuple[float, float]:
     """Returns the rotary base, and the share of a head's elements that is rotated (``usual``)."""
     fields.find("original_max_position_embeddings")
-    base = fields.number("rope_theta", "rotary_emb_base", default=1e4)
+    base = fields.number("rope_theta", "rotary_emb_base", default=1e4, above=0)
     share = fields.number("partial_rotary_factor", "rotary_pct", "rope_percent", default=usual)
     if share > 1:
         raise fields.error(f"{share} of a head are rotated", "a share of at most 1")
@@ -91,7 +106,7 @@ def _windows(fields: ConfigFields, layers: int) -> tuple[int | None, int]:
 
 def _decoder(fields: ConfigFields, family: Family) -> Decoder:
     """Reads the fields that nearly all decoders have."""
-    width = fields.size("hidden_size", "n_embd")
+    width = fields.size("hidden_size", "n_embd", "n_embed")
     layers = fields.size("num_hidden_layers", "n_layer")
     heads = fields.size("num_attention_heads", "n_head")
     base, share = _rotary(fields, family.form.rotary_share)
@@ -154,17 +169,18 @@ def _qwen2(fields: ConfigFields, family: Family) -> Decoder:
 
 
 def _gemma(fields: ConfigFields, family: Family) -> Decoder:
-    if fields.kind == "gemma2" and fields.values.get("layer_types") is None:
-        fields = replace(fields, values={"sliding_window_pattern": 2, **fields.values})
+    """Gemma's published files leave out what its class says, down to the vocabulary."""
+    usual = GEMMA2 if fields.kind == "gemma2" else GEMMA3
+    fields = replace(fields, values={**usual, **fields.values})
     sizes = _decoder(fields, family)
-    scale = fields.number("query_pre_attn_scalar", default=float(sizes.head)) ** -0.5
+    scale = fields.number("query_pre_attn_scalar", default=float(sizes.head), above=0) ** -0.5
     fields.expect("use_bidirectional_attention", False, what="attention to later tokens")
     return _with_form(
         sizes,
         score_scale=scale if scale != sizes.head**-0.5 else 0.0,
         score_cap=fields.number("attn_logit_softcapping", default=0.0),
         logit_cap=fields.number("final_logit_softcapping", default=0.0),
-        local_rope_base=fields.number("rope_local_base_freq", default=1e4)
+        local_rope_base=fields.number("rope_local_base_freq", default=1e4, above=0)
         if fields.kind.startswith("gemma3")
         else 0.0,
     )
@@ -196,6 +212,7 @@ def _qwen3_moe(fields: ConfigFields, family: Family) -> Decoder:
 
 def _gpt_oss(fields: ConfigFields, family: Family) -> Decoder:
     fields.expect("swiglu_limit", 7.0, what="another limit of SwiGLU")
+    fields = replace(fields, values={"sliding_window_pattern": 2, **fields.values})
     sizes = _experts(fields, _decoder(fields, family), "num_local_experts")
     return _with_form(sizes, activation="clipped-swiglu")
 

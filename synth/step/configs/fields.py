@@ -132,13 +132,15 @@ class ConfigFields:
             )
         return value
 
-    def number(self, *names: str, default: float) -> float:
-        """Returns a number, not below 0."""
+    def number(self, *names: str, default: float, above: float = -1.0) -> float:
+        """Returns a number, not below 0, and above a bound."""
         name, value = self.find(*names)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e30:
-            raise self.error(f"{name} is {value!r}", "a number, not below 0")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not (0 <= value < 1e30 and value > above):
+            least = "above 0" if above >= 0 else "not below 0"
+            raise self.error(f"{name} is {value!r}", f"a number, {least}")
         return float(value)
 
     def switch(self, *names: str, default: bool) -> bool:

@@ -273,3 +273,42 @@ def test_errors_are_short_however_long_a_value_is() -> None:
     assert len(str(refused.value)) < 1000
     with pytest.raises(InputError, match="more than 20 MiB"):
         read_config(" " * (20 * 2**20) + "{}", "given.json")
+
+
+def test_windows_alternate_where_a_file_leaves_out_how() -> None:
+    """Gemma 3 as it is published, and gpt-oss without ``layer_types``."""
+    fields = json.loads(text_of("gemma3_text", num_hidden_layers=12))
+    for name in ("sliding_window_pattern", "vocab_size", "rope_theta"):
+        del fields[name]
+    gemma = read_config(json.dumps(fields), "g.json").sizes
+    assert isinstance(gemma, Decoder)
+    assert (gemma.form.full_every, gemma.vocabulary, gemma.rope_base) == (6, 262208, 1e6)
+    oss = read_config(text_of("gpt_oss", layer_types=None), "o.json").sizes
+    assert oss == tiny("gpt_oss").sizes
+
+
+ODD: list[Any] = [
+    *(None, True, False, -1, 0, 1, 3, 10**12, 10**400, 1.5, 1e300, "", "x", [], [1], {}, {"a": 1}),
+    ["sliding_attention"] * 2,
+    {"rope_type": ["yarn"]},
+    {"full_attention": 3, "sliding_attention": []},
+]
+OTHER_FIELDS = (
+    *("model_type", "text_config", "rope_scaling", "rope_parameters", "layer_types", "attn_pdrop"),
+    *("architectures", "quantization_config", "head_dim", "norm_topk_prob", "hidden_act"),
+)
+
+
+@pytest.mark.parametrize("kind", [*TINY, "nemotron_h"])
+def test_an_odd_value_of_any_field_is_read_or_refused_in_one_line(kind: str) -> None:
+    known = TINY.get(kind, PUBLISHED["nemotron-3-nano-30b-a3b"]["config"])
+    told = []
+    for name in (*known, *OTHER_FIELDS):
+        for value in ODD:
+            text = json.dumps({"model_type": kind, **known, name: value})
+            try:
+                read_config(text, "odd.json")
+            except InputError as refused:
+                told.append(str(refused))
+    assert told
+    assert all(one.startswith("odd.json: ") and "\n" not in one for one in told)
