@@ -223,7 +223,7 @@ def _assumptions_of(sizes: Decoder) -> Iterator[str]:
     if sizes.dense_layers:
         yield (
             f"layers without experts (the first {sizes.dense_layers}) are on the first stage and"
-            " not recomputed"
+            " recomputed"
         )
     if sizes.reach:
         yield f"attention within {sizes.reach} tokens takes as long as to all tokens before"

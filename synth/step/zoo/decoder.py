@@ -4,7 +4,8 @@ Llama has rotary positions, grouped-query attention, RMS normalisation, SwiGLU, 
 last matrix of its own. In Mixtral, the best two of eight experts process each token. What other
 decoders compute differently is in the ``form`` of their sizes (``synth.step.zoo.forms``).
 
-Layers without experts that come before the others (DeepSeek) are not in the loop of layers.
+Layers without experts that come before the others (DeepSeek) are not in the loop of layers. They
+are always recomputed: on the first stage of a pipeline the most microbatches are in flight.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def decoder(name: str, sizes: Decoder, how: ModelOptions) -> Model:
             x = x * jnp.asarray(sizes.width**0.5, x.dtype)
         if form.embedding_norm:
             x = _norm(x, weights["embedding_norm"], sizes)
-        x = repeat_layer(partial(_layer, sizes=dense), x, weights.get("dense", []), how)
+        first = weights.get("dense", [])
+        x = repeat_layer(partial(_layer, sizes=dense), x, first, replace(how, remat=True))
         layers = _add_positions(weights["layers"], sizes)
         x = repeat_layer(partial(_layer, sizes=sizes), x, layers, how)
         return cross_entropy(_logits(x, weights, sizes), batch["targets"])
