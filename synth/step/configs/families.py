@@ -1,41 +1,22 @@
 """The ``model_type``s that are known: the sizes of a model from its fields.
 
 Names of fields, and what they mean if they are missing, are those of the configuration classes of
-Hugging Face's transformers 4 (Apache 2.0), from memory; ``tests/data/models`` has published
+Hugging Face's transformers 4 (Apache 2.0), from memory; ``tests/data/models.json`` has published
 configurations, whose parameters are counted. What the classes fix (Qwen 2 has biases of queries,
 keys and values) is fixed here, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from synth.step.configs.decoders import Family, read_decoder, with_form
 from synth.step.configs.fields import ConfigFields
 from synth.step.configs.hybrids import refuse_hybrid
-from synth.step.zoo.forms import LLAMA, Activation, Form, Latent, Router
-from synth.step.zoo.sizes import Bert, Decoder, Gpt2, Sizes
-
-SEQUENCE = 4096
-"""Tokens of a sample by default: a longest context of 100,000 tokens is no usual training."""
-
-SLIDING, FULL = "sliding_attention", "full_attention"
-
-ACTIVATIONS: Mapping[str, Activation] = {
-    "silu": "silu",
-    "swish": "silu",
-    "gelu": "gelu",
-    "gelu_new": "gelu-tanh",
-    "gelu_fast": "gelu-tanh",
-    "gelu_pytorch_tanh": "gelu-tanh",
-    "relu": "relu",
-    "relu2": "relu2",
-}
-
-ROPE_KINDS = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "su")
-"""Kinds of ``rope_scaling``: each changes angles of rotation, and no operation."""
-
+from synth.step.zoo.forms import LLAMA, Form, Latent, Router
+from synth.step.zoo.sizes import Bert, Decoder, Gpt2
 
 GEMMA2: Mapping[str, Any] = {
     "head_dim": 256,
@@ -52,110 +33,14 @@ GEMMA3: Mapping[str, Any] = {
 """What the classes of Gemma say of fields that a file leaves out."""
 
 
-@dataclass(frozen=True)
-class Family:
-    """A function from fields to sizes, what is fixed of its form, and the activation by default."""
-
-    sizes: Callable[[ConfigFields, Family], Sizes]
-    form: Form = LLAMA
-    activation: str = "silu"
-
-
-def _sequence(fields: ConfigFields) -> int:
-    longest = fields.size("max_position_embeddings", "seq_length", "n_positions", default=SEQUENCE)
-    return min(SEQUENCE, longest)
-
-
-def _rotary(fields: ConfigFields, usual: float) -> tuple[float, float]:
-    """Returns the rotary base, and the share of a head's elements that is rotated (``usual``)."""
-    fields.find("original_max_position_embeddings")
-    base = fields.number("rope_theta", "rotary_emb_base", default=1e4, above=0)
-    share = fields.number("partial_rotary_factor", "rotary_pct", "rope_percent", default=usual)
-    if share > 1:
-        raise fields.error(f"{share} of a head are rotated", "a share of at most 1")
-    _, scaling = fields.find("rope_scaling")
-    if scaling is not None:
-        kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else None
-        if kind not in ROPE_KINDS:
-            hint = f"an object with a rope_type of {', '.join(ROPE_KINDS)}"
-            raise fields.error(f"rope_scaling is {scaling!r}"[:120], hint)
-        if kind != "default":
-            fields.omitted.append(f"rope_scaling ({kind}: it changes angles, not operations)")
-    return base, share
-
-
-def _windows(fields: ConfigFields, layers: int) -> tuple[int | None, int]:
-    """Returns the window, and of how many layers the last one attends to all tokens (0: none)."""
-    window = fields.size("sliding_window", default=0, least=0) or None
-    if not fields.switch("use_sliding_window", default=True):
-        window = None
-    kinds = fields.list_of("layer_types", (SLIDING, FULL), layers)
-    period = fields.size("sliding_window_pattern", "_sliding_window_pattern", default=0, least=0)
-    if not kinds:
-        return window, period if window else 0
-    if SLIDING not in kinds or window is None:
-        return None, 0
-    if FULL not in kinds:
-        return window, 0
-    period = kinds.index(FULL) + 1
-    if kinds != [FULL if (at + 1) % period == 0 else SLIDING for at in range(layers)]:
-        problem = "layer_types in which full attention does not come in regular turns"
-        raise fields.error(f"{problem} are not supported yet", f"every {period}-th layer full")
-    return window, period
-
-
-def _decoder(fields: ConfigFields, family: Family) -> Decoder:
-    """Reads the fields that nearly all decoders have."""
-    width = fields.size("hidden_size", "n_embd", "n_embed")
-    layers = fields.size("num_hidden_layers", "n_layer")
-    heads = fields.size("num_attention_heads", "n_head")
-    base, share = _rotary(fields, family.form.rotary_share)
-    window, full_every = _windows(fields, layers)
-    names = ("rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_eps", "norm_epsilon")
-    form = replace(
-        family.form,
-        norm_epsilon=fields.number(*names, default=1e-5),
-        activation=fields.word(
-            "hidden_act",
-            "hidden_activation",
-            "activation_function",
-            "activation",
-            known=ACTIVATIONS,
-            default=family.activation,
-        ),
-        attention_bias=fields.switch("attention_bias", default=family.form.attention_bias),
-        mlp_bias=fields.switch("mlp_bias", default=family.form.mlp_bias),
-        tied=fields.switch("tie_word_embeddings", default=family.form.tied),
-        rotary_share=share,
-        full_every=full_every,
-    )
-    return Decoder(
-        layers,
-        width,
-        heads,
-        fields.size("num_key_value_heads", "num_kv_heads", default=heads),
-        fields.size("intermediate_size", "ffn_hidden_size", default=4 * width),
-        sequence=_sequence(fields),
-        vocabulary=fields.size("vocab_size"),
-        rope_base=base,
-        head_width=fields.size("head_dim", default=0, least=0) or None,
-        window=window,
-        form=form,
-    )
-
-
-def _with_form(sizes: Decoder, **changes: Any) -> Decoder:
-    return replace(sizes, form=replace(sizes.form, **changes))
-
-
 def _llama(fields: ConfigFields, family: Family) -> Decoder:
     """Llama, and the families that differ by their form alone.
 
     ``attention_bias`` of Llama itself is also the bias of attention's last matrix.
     """
-    sizes = _decoder(fields, family)
+    sizes = read_decoder(fields, family)
     if fields.kind in ("llama", "mistral", "nemotron"):
-        return _with_form(sizes, output_bias=sizes.form.attention_bias)
+        return with_form(sizes, output_bias=sizes.form.attention_bias)
     return sizes
 
 
@@ -165,17 +50,17 @@ def _qwen2(fields: ConfigFields, family: Family) -> Decoder:
         fields = replace(fields, values={**fields.values, "sliding_window": None})
     elif fields.values.get("layer_types") is None:
         fields.expect("max_window_layers", 0, what="a window in the last layers")
-    return _decoder(fields, family)
+    return read_decoder(fields, family)
 
 
 def _gemma(fields: ConfigFields, family: Family) -> Decoder:
     """Gemma's published files leave out what its class says, down to the vocabulary."""
     usual = GEMMA2 if fields.kind == "gemma2" else GEMMA3
     fields = replace(fields, values={**usual, **fields.values})
-    sizes = _decoder(fields, family)
+    sizes = read_decoder(fields, family)
     scale = fields.number("query_pre_attn_scalar", default=float(sizes.head), above=0) ** -0.5
     fields.expect("use_bidirectional_attention", False, what="attention to later tokens")
-    return _with_form(
+    return with_form(
         sizes,
         score_scale=scale if scale != sizes.head**-0.5 else 0.0,
         score_cap=fields.number("attn_logit_softcapping", default=0.0),
@@ -197,7 +82,7 @@ def _experts(fields: ConfigFields, sizes: Decoder, *counts: str) -> Decoder:
 
 
 def _mixtral(fields: ConfigFields, family: Family) -> Decoder:
-    return _experts(fields, _decoder(fields, family), "num_local_experts")
+    return _experts(fields, read_decoder(fields, family), "num_local_experts")
 
 
 def _qwen3_moe(fields: ConfigFields, family: Family) -> Decoder:
@@ -207,18 +92,18 @@ def _qwen3_moe(fields: ConfigFields, family: Family) -> Decoder:
     normalised = fields.switch("norm_topk_prob", default=False)
     # Divided by their sum, the chosen scores are the softmax of the chosen logits alone.
     router = Router() if normalised else Router("softmax")
-    return _with_form(sizes, router=router)
+    return with_form(sizes, router=router)
 
 
 def _gpt_oss(fields: ConfigFields, family: Family) -> Decoder:
     fields.expect("swiglu_limit", 7.0, what="another limit of SwiGLU")
     fields = replace(fields, values={"sliding_window_pattern": 2, **fields.values})
-    sizes = _experts(fields, _decoder(fields, family), "num_local_experts")
-    return _with_form(sizes, activation="clipped-swiglu")
+    sizes = _experts(fields, read_decoder(fields, family), "num_local_experts")
+    return with_form(sizes, activation="clipped-swiglu")
 
 
 def _deepseek(fields: ConfigFields, family: Family) -> Decoder:
-    sizes = _decoder(fields, family)
+    sizes = read_decoder(fields, family)
     latent = Latent(
         query_rank=fields.size("q_lora_rank", default=0, least=0),
         key_rank=fields.size("kv_lora_rank"),
@@ -232,7 +117,7 @@ def _deepseek(fields: ConfigFields, family: Family) -> Decoder:
     fields.expect("qk_head_dim", latent.head_width, what="another width of heads")
     fields.expect("attention_bias", False, what="a bias of latent attention")
     sizes = replace(sizes, head_width=None, key_heads=sizes.heads)
-    sizes = _with_form(sizes, latent=latent)
+    sizes = with_form(sizes, latent=latent)
     if fields.find("n_routed_experts")[1] is None:
         return sizes
     dense = fields.size("first_k_dense_replace", default=0, least=0)
@@ -244,7 +129,7 @@ def _deepseek(fields: ConfigFields, family: Family) -> Decoder:
     )
     sizes = _experts(fields, sizes, "n_routed_experts")
     shared = fields.size("n_shared_experts", default=0, least=0)
-    return _with_form(replace(sizes, shared_hidden=shared * sizes.hidden), router=_router(fields))
+    return with_form(replace(sizes, shared_hidden=shared * sizes.hidden), router=_router(fields))
 
 
 def _router(fields: ConfigFields) -> Router:
@@ -275,7 +160,7 @@ def _bloom(fields: ConfigFields, family: Family) -> Decoder:
         "apply_residual_connection_post_layernorm", False, what="a residual after the norm"
     )
     fields.expect("alibi", True, what="BLOOM without ALiBi")
-    return replace(_decoder(fields, family), rope_base=0.0)
+    return replace(read_decoder(fields, family), rope_base=0.0)
 
 
 def _falcon(fields: ConfigFields, family: Family) -> Decoder:
@@ -285,9 +170,9 @@ def _falcon(fields: ConfigFields, family: Family) -> Decoder:
     single = fields.switch("multi_query", default=True) and not new
     bias = fields.switch("bias", default=False)
     norms = fields.size("num_ln_in_parallel_attn", default=2 if new else 1)
-    sizes = _decoder(fields, family)
+    sizes = read_decoder(fields, family)
     keys = sizes.key_heads if new else 1 if single else sizes.heads
-    return _with_form(
+    return with_form(
         replace(sizes, key_heads=keys),
         parallel=("two-norms" if norms == 2 else "one-norm") if parallel or new else "",
         positions="alibi" if fields.switch("alibi", default=False) else "rotary",
@@ -299,9 +184,9 @@ def _falcon(fields: ConfigFields, family: Family) -> Decoder:
 
 def _gpt_neox(fields: ConfigFields, family: Family) -> Decoder:
     parallel = fields.switch("use_parallel_residual", default=True)
-    sizes = _decoder(fields, family)
+    sizes = read_decoder(fields, family)
     bias = sizes.form.attention_bias
-    return _with_form(sizes, output_bias=bias, parallel="two-norms" if parallel else "")
+    return with_form(sizes, output_bias=bias, parallel="two-norms" if parallel else "")
 
 
 def _gpt2(fields: ConfigFields, family: Family) -> Gpt2:

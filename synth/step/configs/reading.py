@@ -10,7 +10,8 @@ from pathlib import PurePath
 from typing import Any
 
 from hierarchies import InputError, suggest_nearest
-from synth.step.configs.families import FAMILIES, FULL, SLIDING
+from synth.step.configs.decoders import FULL, SLIDING
+from synth.step.configs.families import FAMILIES
 from synth.step.configs.fields import ConfigFields
 from synth.step.zoo.sizes import DescribedModel, check_sizes
 
