@@ -22,7 +22,7 @@ from synth.step.frameworks import FrameworkFiles, ModelSpec, PlacedSystem
 from synth.step.rows.grids import Extents, Knobs, list_recipes
 from synth.step.schedules import SCHEDULES
 from synth.step.sharding.recipes import Recipe
-from synth.step.zoo.sizes import ZOO, Gpt2, Llama, sizes_of
+from synth.step.zoo.sizes import ZOO, Decoder, Gpt2, sizes_of
 
 SYSTEM = load("dgx-h100:4")
 WORLD, EACH = 32, 8
@@ -37,7 +37,7 @@ KNOBS = Knobs(schedules=tuple(SCHEDULES), unstaged=(1, 4), vocabulary=(True, Fal
 
 
 def sequence(model: ModelSpec) -> int:
-    assert isinstance(model.sizes, Gpt2 | Llama)
+    assert isinstance(model.sizes, Gpt2 | Decoder)
     return model.sizes.sequence
 
 
@@ -45,9 +45,9 @@ def sequence(model: ModelSpec) -> int:
 def grid(model: ModelSpec) -> list[Recipe]:
     """All recipes of a model on the machine, of the extents that its sizes say."""
     one = model.sizes
-    assert isinstance(one, Gpt2 | Llama)
-    heads = one.key_heads if isinstance(one, Llama) else one.heads
-    experts = one.experts if isinstance(one, Llama) and one.experts > 1 else 0
+    assert isinstance(one, Gpt2 | Decoder)
+    heads = one.key_heads if isinstance(one, Decoder) else one.heads
+    experts = one.experts if isinstance(one, Decoder) and one.experts > 1 else 0
     extents = Extents(128, one.sequence, heads, one.vocabulary, experts, one.layers)
     return list(list_recipes(WORLD, extents, KNOBS))
 

@@ -36,7 +36,11 @@ def read_swept(words: Sequence[str]) -> dict[str, list[Any]]:
     """Swept values, with the texts of the files that are systems."""
     with error_context("--sweep"):
         swept = notations.SWEPT_VALUES.read(words)
-        return {key: read_systems(of) if key == "system" else of for key, of in swept.items()}
+        readers = {"system": read_system, "model": READERS[File.MODEL]}
+        return {
+            key: [*map(readers[key], values)] if key in readers else values
+            for key, values in swept.items()
+        }
 
 
 def read_job(spec: str) -> str | NamedTextJson:
@@ -133,6 +137,7 @@ READERS: Mapping[File, Callable[[Any], Any]] = {
     File.PROGRAM: read_program,
     File.ORDER: partial(read_program, what="a pipeline order"),
     File.STEP: _read_later("synth.cli.foreign_inputs.read_step"),
+    File.MODEL: _read_later("synth.cli.foreign_inputs.read_model"),
     File.PLAN: partial(read_program, what="a plan"),
     File.PROFILE: profile,
     File.DEVICE: device,

@@ -23,7 +23,7 @@ from hierarchies import InputError
 from synth.cache.codec import Codec
 from synth.cache.edition import has_library
 from synth.cache.kept import KeptValues
-from synth.step.zoo.sizes import sizes_of
+from synth.step.zoo.sizes import ModelSource, sizes_of
 
 if TYPE_CHECKING:
     from synth.step.zoo.models import Inference, Model
@@ -69,16 +69,19 @@ class ModelSettings:
     infer: int | None = None
 
 
-def zoo_step(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Step:
-    """Returns the step of a model of the zoo. Raises InputError, also if JAX is not installed.
+def zoo_step(name: ModelSource, changes: Mapping[str, int], spelling: ModelSettings) -> Step:
+    """Returns the step of a model of the zoo, or of one that is described as those are.
 
-    Repeated calls return the same object, so that caches by ``IdentityKey`` hit.
+    Raises InputError, also if JAX is not installed. Repeated calls return the same object, so that
+    caches by ``IdentityKey`` hit.
     """
     return _recall_zoo(name, tuple(sorted(changes.items())), spelling)
 
 
 @lru_cache(STEPS_KEPT)
-def _recall_zoo(name: str, changes: tuple[tuple[str, int], ...], spelling: ModelSettings) -> Step:
+def _recall_zoo(
+    name: ModelSource, changes: tuple[tuple[str, int], ...], spelling: ModelSettings
+) -> Step:
     check_zoo_sizes(name, dict(changes), spelling)
     if not _is_traced_as_usual():
         return _trace_zoo(name, dict(changes), spelling)
@@ -100,7 +103,7 @@ def _is_traced_as_usual() -> bool:
     )
 
 
-def _trace_zoo(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Step:
+def _trace_zoo(name: ModelSource, changes: Mapping[str, int], spelling: ModelSettings) -> Step:
     model = _zoo_model(name, changes, spelling)
     with _require_jax():
         from synth.step.zoo.models import Inference
@@ -111,7 +114,7 @@ def _trace_zoo(name: str, changes: Mapping[str, int], spelling: ModelSettings) -
 
 
 def zoo_function(
-    name: str, changes: Mapping[str, int], spelling: ModelSettings
+    name: ModelSource, changes: Mapping[str, int], spelling: ModelSettings
 ) -> tuple[Callable[..., Any], tuple[Any, Any, Any]]:
     """Returns the function that ``zoo_step`` traces, and the shapes of its arguments.
 
@@ -128,34 +131,36 @@ def zoo_function(
     return how.step(model.loss), (model.parameters, how.moments(model.parameters), model.batch)
 
 
-def check_zoo_sizes(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Any:
+def check_zoo_sizes(name: ModelSource, changes: Mapping[str, int], spelling: ModelSettings) -> Any:
     """Returns the sizes of a model of the zoo without importing JAX.
 
     Raises InputError for sizes or settings that the model does not have.
     """
-    if OWN_PATTERN.fullmatch(name):
+    if isinstance(name, str) and OWN_PATTERN.fullmatch(name):
         hint = "a model in a file of yours is code, which only the command line runs"
         raise InputError(f"no model {name!r}", hint=hint)
     sizes = sizes_of(name, changes)
     if spelling.unrolled and getattr(sizes, "layers", 0) > MOST_UNROLLED:
         problem = f"{getattr(sizes, 'layers', 0)} unrolled layers"
-        raise InputError(problem, where=name, hint=f"at most {MOST_UNROLLED}; or a loop of layers")
+        hint = f"at most {MOST_UNROLLED}; or a loop of layers"
+        raise InputError(problem, where=str(name), hint=hint)
     if spelling.unrolled and spelling.infer:
-        raise InputError(
-            "inference with unrolled layers", where=name, hint="inference uses a loop of layers"
-        )
+        problem, hint = "inference with unrolled layers", "inference uses a loop of layers"
+        raise InputError(problem, where=str(name), hint=hint)
     return sizes
 
 
-def _zoo_model(name: str, changes: Mapping[str, int], spelling: ModelSettings) -> Model | Inference:
+def _zoo_model(
+    name: ModelSource, changes: Mapping[str, int], spelling: ModelSettings
+) -> Model | Inference:
     sizes = check_zoo_sizes(name, changes, spelling)
     with _require_jax():
         from synth.step.zoo.models import ModelOptions
         from synth.step.zoo.table import inference_of, model_of
     how = ModelOptions(spelling.batch, spelling.unrolled, spelling.remat, spelling.dtype)
     if spelling.infer:
-        return inference_of(name, sizes, how, spelling.infer)
-    return model_of(name, sizes, how)
+        return inference_of(str(name), sizes, how, spelling.infer)
+    return model_of(str(name), sizes, how)
 
 
 def own_step(spec: str) -> Step:

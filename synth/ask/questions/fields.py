@@ -71,6 +71,7 @@ class File(Enum):
     PROGRAM = auto()
     ORDER = auto()
     STEP = auto()
+    MODEL = auto()
     PLAN = auto()
     PROFILE = auto()
     DEVICE = auto()

@@ -23,7 +23,6 @@ from synth.ask.answers.parts import (
 )
 from synth.ask.answers.training.simulated import SecondsSource
 from synth.ask.questions.fields import Flag
-from synth.ask.questions.named_texts import NamedText
 from synth.ask.questions.question import MachineQuestion
 from synth.ask.reply import Reply, reply
 from synth.ask.training.machines import Accelerator, accelerator_of
@@ -59,7 +58,7 @@ class BucketsQuestion(ModelQuestion, MachineQuestion):
     def check_step(self, step: Step | ShardedStep | None) -> None:
         system = self.checked()
         accelerator_of(system, self.device)
-        if not isinstance(self.model, NamedText):
+        if self.source() is not None:
             self.check_batch(self.batch, system.devices)
         elif isinstance(step, Step):
             self.check_batch(size_of(step)[0], system.devices)
@@ -68,7 +67,7 @@ class BucketsQuestion(ModelQuestion, MachineQuestion):
         """Raises InputError where not every device has as many samples."""
         if samples % devices:
             alike = devices * max(1, round(samples / devices))
-            kept = isinstance(self.model, NamedText)
+            kept = self.source() is None
             hint = f"as many for each: {'trace it with ' if kept else ''}--batch {alike}"
             where = "MODEL" if kept else "--batch"
             raise InputError(f"{samples} samples for {devices} devices", where=where, hint=hint)

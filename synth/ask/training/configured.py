@@ -28,7 +28,7 @@ from synth.step.search.finalists import simulate_candidate
 from synth.step.search.gaining import list_gains
 from synth.step.search.links import PlacedRecipe
 from synth.step.sharding import Recipe
-from synth.step.zoo.sizes import sizes_of
+from synth.step.zoo.sizes import ModelSource, sizes_of
 
 _RUNTIME_NAMES = {"mesh": "jax"}
 """Runtimes that are frameworks of another name."""
@@ -65,14 +65,16 @@ def runtime_of(framework: str) -> str:
     )
 
 
-def check_model_and_machine(question: StepOnMachineQuestion) -> str:
-    """The model's name. Raises InputError for what is no model of the zoo, and on no machine."""
-    if not isinstance(question.model, str):
+def check_model_and_machine(question: StepOnMachineQuestion) -> ModelSource:
+    """The model. Raises InputError for the text of a step, and on no machine."""
+    source = question.source()
+    if source is None:
         problem = "frameworks have models of their own, and this is a step"
-        raise InputError(problem, where="MODEL", hint="a model of the zoo, as llama3-8b")
+        hint = "a model of the zoo, as llama3-8b, or a config.json"
+        raise InputError(problem, where="MODEL", hint=hint)
     if question.system is None:
         raise InputError("on which machine?", where="SYSTEM", hint="as in dgx-h100:8")
-    return question.model
+    return source
 
 
 def configure_framework(question: StepOnMachineQuestion, runtime: str) -> Reply:
@@ -91,7 +93,7 @@ def configure_framework(question: StepOnMachineQuestion, runtime: str) -> Reply:
     return reply(
         ConfiguredReply.like(
             written,
-            model=model,
+            model=str(model),
             framework=FRAMEWORKS[name].title,
             system=system.name,
             placement=placement,
@@ -132,7 +134,7 @@ def _write_files(
     return write_configuration(
         _RUNTIME_NAMES.get(runtime, runtime),
         recipe,
-        ModelSpec(model, sizes, step),
+        ModelSpec(str(model), sizes, step),
         Training(question.batch, getattr(sizes, "sequence", 1), question.dtype),
         PlacedSystem(*_place_axes(question, recipe), EmitOptions()),
     )

@@ -41,6 +41,7 @@ from synth.ask.training.machines import (
 )
 from synth.ask.training.simulated import products, size_of
 from synth.ask.training.swept import SWEPT_KEYS, SweptValues, check_sweep
+from synth.ask.training.traces import source_of
 from synth.collective.emit.source import Files
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
 from synth.compute.precision import product_peak, set_precision
@@ -59,7 +60,7 @@ from synth.step.search.planning import Planner
 from synth.step.search.resolution import Difference, compare_seconds
 from synth.step.sharding import plan_text
 from synth.step.simulation.spans import list_spans
-from synth.step.zoo.sizes import apart, sizes_of
+from synth.step.zoo.sizes import ModelSource, apart, sizes_of
 
 _ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
 """Of timelines: at most so many of each plan, and so many of all but the first together."""
@@ -69,7 +70,13 @@ class StepPlanQuestion(Question):
     """What is asked of plans of a whole step; all of it is about a model, if there is one."""
 
     model: Annotated[
-        str | None, Flag("A model of the zoo, as llama3-70b: plan its whole training step")
+        NameOrText | None,
+        CostLimit.TEXT,
+        Flag(
+            "A model of the zoo, as llama3-70b, or a config.json: plan its whole training step",
+            ". A file, a folder or -",
+            file=File.MODEL,
+        ),
     ] = None
     batch: Annotated[Figure, Field(ge=1), Flag("Samples per step, over all devices")] = 256
     sequence: Annotated[
@@ -129,8 +136,7 @@ class StepPlanQuestion(Question):
 
     def check_plans(self, system: System) -> None:
         """Raises InputError for a model, sizes, a device or pins of no use on a machine."""
-        assert self.model is not None
-        check_zoo_sizes(self.model, self.changes(), self.spelling())
+        check_zoo_sizes(self.source(), self.changes(), self.spelling())
         profile_of(self.profile, self.accelerator(system), system.devices)
         for pins in self.pins():
             _check_pins(pins, system.check_even().devices, self.batch)
@@ -140,6 +146,16 @@ class StepPlanQuestion(Question):
         device = accelerator_of(system, self.device)
         computed_in = "bf16" if self.dtype == "bfloat16" else "f32"
         return set_precision(device, self.precision, computed_in)
+
+    def source(self) -> ModelSource:
+        """The model. Raises InputError for the text of a step, which is of one size."""
+        assert self.model is not None
+        source = source_of(self.model)
+        if source is None:
+            problem = "plans trace a model at several sizes, and this is no config.json"
+            hint = "a model of the zoo or a config.json; simulate takes the text of a step"
+            raise InputError(problem, where="model", hint=hint)
+        return source
 
     def changes(self) -> dict[str, int]:
         """Other sizes than the model has."""
@@ -171,12 +187,12 @@ def plan_step(
 
     ``name`` is what the system is called in the question.
     """
-    assert question.model is not None
     device = question.accelerator(system)
     profile = profile_of(question.profile, device, system.devices)
-    changes = apart(question.model, question.changes(), gcd(question.batch, system.devices))
+    source = question.source()
+    changes = apart(source, question.changes(), gcd(question.batch, system.devices))
     job = PlanningProblem(
-        question.model, changes, question.spelling(), system.check_even(), device, profile
+        source, changes, question.spelling(), system.check_even(), device, profile
     )
     pins, others = question.pins()
     hint = None
@@ -195,7 +211,8 @@ def plan_step(
         why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
     profiled = question.profile.name if question.profile else ""
     samples, tokens = size_of(job.step)
-    plans = _FoundPlans(planner, flops, dtype, tokens, profiled, found, why_not)
+    model = str(getattr(question.model, "name", question.model))
+    plans = _FoundPlans(model, planner, flops, dtype, tokens, profiled, found, why_not)
     answer = StepPlanReply.like(
         **plans.keys,
         **_keys_of_outputs(planner, plans.best, found.finalists),
@@ -216,6 +233,7 @@ def plan_step(
 class _FoundPlans:
     """What a search found, and what is known of the step without a plan."""
 
+    name: str
     planner: Planner
     flops: int
     dtype: str
@@ -249,7 +267,7 @@ class _FoundPlans:
             than_first = compare_seconds(first, why_not.likely[0])
             beside = self._plan(why_not.finalists[0], why_not, than_first, rest)
         return {
-            "model": job.model,
+            "model": self.name,
             "sizes": job.changes,
             "computed_in": job.spelling.dtype,
             "precision": device.precision,
@@ -353,7 +371,7 @@ def _configurations(job: PlanningProblem, best: Finalist) -> Configurations:
     sizes, spelled = sizes_of(job.model, job.changes), job.spelling
     return write_configurations(
         best.candidate.recipe,
-        ModelSpec(job.model, sizes, job.step),
+        ModelSpec(str(job.model), sizes, job.step),
         Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype, job.device.precision),
         PlacedSystem(job.system, best.placement),
     )

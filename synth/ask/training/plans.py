@@ -124,7 +124,7 @@ class PlannedQuestion(ModelQuestion):
         The verb says so of an input of the step, which is not traced here.
         """
         parts = recipe.microbatches * recipe.replicas
-        if isinstance(self.model, str) and self.batch % parts:
+        if self.source() is not None and self.batch % parts:
             problem = f"{self.batch} samples in {parts} parts"
             hint = f"as many in each: --batch {parts * max(1, round(self.batch / parts))}"
             raise InputError(problem, where="--batch", hint=hint)

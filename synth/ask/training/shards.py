@@ -57,7 +57,7 @@ class ShardQuestion(StepOnMachineQuestion):
     def check_step(self, step: Step | ShardedStep | None) -> None:
         if isinstance(step, ShardedStep):
             self.check_sharded()
-        elif step is not None or self.plan is not None or isinstance(self.model, str):
+        elif step is not None or self.plan is not None or self.source() is not None:
             super().check_step(step)  # a long text without a plan may be of a step that is sharded
 
     def check_sharded(self) -> None:

@@ -18,9 +18,10 @@ from synth.ask.questions.named_texts import NamedText, NameOrText
 from synth.ask.questions.question import Question
 from synth.ask.reply import Reply, reply
 from synth.collective.ranking.request import Watcher
+from synth.step.configs import is_config, read_config
 from synth.step.models import ModelSettings, check_zoo_sizes, zoo_step
 from synth.step.work import list_repetitions, peak_bytes, work_of
-from synth.step.zoo.sizes import apart, sizes_of
+from synth.step.zoo.sizes import ModelSource, apart, sizes_of
 
 MOST_READ = 2**17
 """Longer texts, in characters, are read by the worker alone: to read one, and to write a plan out
@@ -38,18 +39,28 @@ class StepParser(Protocol[S]):
     def __call__(self, text: str, *, where: str) -> S: ...
 
 
-class ModelQuestion(Question):
-    """A model: one of the zoo, or a step that was traced before, as a text.
+def source_of(model: str | NamedText) -> ModelSource | None:
+    """A model of the zoo by its name, or one that a text in JSON describes; None for a step's text.
 
-    What a model of the zoo looks like may be changed; a text is what it is.
+    Raises InputError for what is wrong in the JSON.
+    """
+    if not isinstance(model, NamedText):
+        return model
+    return read_config(model.text, model.name) if is_config(model.text) else None
+
+
+class ModelQuestion(Question):
+    """A model: one of the zoo, one that its config.json describes, or the text of a traced step.
+
+    The sizes of the first two may be changed; a step is what its text says.
     """
 
     model: Annotated[
         NameOrText,
         CostLimit.TEXT,
         Flag(
-            "A model of the zoo, as gpt2-small, or a step that was kept",
-            ", a file or -; or a model of your own: FILE.py:FUNCTION, which is run",
+            "A model of the zoo, as gpt2-small, another's config.json, or a step that was kept",
+            ": a file, a folder or -; or a model of your own: FILE.py:FUNCTION, which is run",
             "MODEL",
             file=File.STEP,
         ),
@@ -82,6 +93,10 @@ class ModelQuestion(Question):
         """How a model of the zoo is written down."""
         return self.fill(ModelSettings)
 
+    def source(self) -> ModelSource | None:
+        """The model, as ``source_of`` finds it."""
+        return source_of(self.model)
+
     def step(self) -> Step:
         """The step. Raises InputError for what is wrong in a text, or with the sizes."""
         return self.read(parse_step)
@@ -91,19 +106,20 @@ class ModelQuestion(Question):
 
         And where something else than its text is said of a text; the text is not read.
         """
-        if isinstance(self.model, NamedText):
+        source = self.source()
+        if source is None:
             usual = type(self).model_fields
             for name in sorted(set(ModelQuestion.model_fields) - {"model"}):
                 if getattr(self, name) != usual[name].get_default(call_default_factory=True):
                     hint = "a text is what it is: trace the model again"
                     raise InputError("this changes models of the zoo", where=name, hint=hint)
         else:
-            check_zoo_sizes(self.model, self.sizes, self.spelling())
+            check_zoo_sizes(source, self.sizes, self.spelling())
 
     def check_early(self) -> None:
         self.check_model()
         step: Step | ShardedStep | None = None
-        if isinstance(self.model, NamedText):
+        if isinstance(self.model, NamedText) and self.source() is None:
             if len(self.model.text) <= MOST_READ:
                 step = self.read_short()
             else:
@@ -123,15 +139,18 @@ class ModelQuestion(Question):
     def read(self, parse: StepParser[S], replicas: int = 1) -> S | Step:
         """The step, by ``parse`` where it is a text; ``replicas`` normalise their own samples."""
         self.check_model()
-        if isinstance(self.model, NamedText):
+        source = self.source()
+        if source is None:
+            assert isinstance(self.model, NamedText)
             return parse(self.model.text, where=self.model.name)
-        return zoo_step(self.model, apart(self.model, self.sizes, replicas), self.spelling())
+        return zoo_step(source, apart(source, self.sizes, replicas), self.spelling())
 
     def all_sizes(self) -> dict[str, int]:
-        """The sizes of a model of the zoo that are numbers; none of a text."""
-        if isinstance(self.model, NamedText):
+        """The sizes of a model that are numbers; none of a step's text."""
+        source = self.source()
+        if source is None:
             return {}
-        found = asdict(sizes_of(self.model, self.sizes))
+        found = asdict(sizes_of(source, self.sizes))
         return {name: size for name, size in found.items() if isinstance(size, int)}
 
 
@@ -174,7 +193,9 @@ class TraceReply(ReplyModel):
     """A training step in numbers, and its text."""
 
     name: str = Field(description="Name of the model.")
-    sizes: dict[str, Whole] = Field(description="Of a model of the zoo; empty for a text.")
+    sizes: dict[str, Whole] = Field(
+        description="Of a model of the zoo or a config.json; empty for a text."
+    )
     operations: Whole = Field(description="Operations in the text, those of loops once.")
     parameters: Whole = Field(description="Number of parameters.")
     arrays: Whole = Field(description="Number of parameter arrays.")

@@ -299,7 +299,7 @@ def _try_training(
     )
     check(trial, world, sum(value.type.bytes for value in step.graph.inputs), stages)
     inputs = draw_inputs(
-        step, trial.steps, TEXT_CLASSES if isinstance(question.model, NamedText) else MODEL_CLASSES
+        step, trial.steps, TEXT_CLASSES if question.source() is None else MODEL_CLASSES
     )
     with tempfile.TemporaryDirectory(prefix="collsynth-") as place:
         given = split_stacks(ready, inputs)
@@ -326,9 +326,10 @@ def _train_alone(
     question: TrainQuestion, step: Step, inputs: Values, trial: TrialSettings
 ) -> SingleDeviceRun:
     """The steps on one device, by the model's own function where this process has it."""
-    if not isinstance(question.model, NamedText):
-        model = (question.model, question.sizes, question.spelling())
-        return run_in_jax(step, model, inputs, trial.steps)
+    source = question.source()
+    if source is not None:
+        return run_in_jax(step, (source, question.sizes, question.spelling()), inputs, trial.steps)
+    assert isinstance(question.model, NamedText)
     function = own_function(question.model.text)
     if function is None:
         return run_text(step, inputs, trial)

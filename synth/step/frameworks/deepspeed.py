@@ -30,7 +30,7 @@ from synth.step.frameworks.inputs import (
 )
 from synth.step.frameworks.launch import Launch, write_launch
 from synth.step.sharding.plan import PIPE
-from synth.step.zoo.sizes import Gpt2, Llama
+from synth.step.zoo.sizes import Decoder, Gpt2
 
 NUMBERS = {"bfloat16": "bf16", "float16": "fp16"}
 
@@ -83,7 +83,7 @@ def _merge_experts(inputs: ConfigurationInputs) -> PlacedSystem:
 def _check(inputs: ConfigurationInputs) -> None:
     inputs.refuse_precision("DeepSpeed")
     recipe, sizes = inputs.named, inputs.sizes
-    if isinstance(inputs.model.sizes, Gpt2 | Llama):
+    if isinstance(inputs.model.sizes, Gpt2 | Decoder):
         inputs.check_decoder()
     if sizes["seq"] > 1:
         raise InputError(

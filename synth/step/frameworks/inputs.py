@@ -22,7 +22,7 @@ from synth.collective.emit.source import Files
 from synth.step.redistribution.paths import CostPriority
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import AND, Recipe
-from synth.step.zoo.sizes import Gpt2, Llama, Sizes
+from synth.step.zoo.sizes import Decoder, Gpt2, Sizes
 
 ROLES = (PIPE, "data", "expert", "seq", "tensor")
 """Roles in the order in which frameworks count ranks, slowest first."""
@@ -218,7 +218,7 @@ class ConfigurationInputs:
         return roles
 
     @cached_property
-    def decoder(self) -> Llama:
+    def decoder(self) -> Decoder:
         """The sizes of the model as a decoder; ``rope_base`` is 0 for learned positions.
 
         Raises InputError for other models, and for too many tokens.
@@ -230,8 +230,8 @@ class ConfigurationInputs:
                 raise InputError(problem, hint="change its sequence, too")
             case Gpt2() as sizes:
                 hidden = 4 * sizes.width
-                return Llama(**asdict(sizes), key_heads=sizes.heads, hidden=hidden, rope_base=0)
-            case Llama() as sizes:
+                return Decoder(**asdict(sizes), key_heads=sizes.heads, hidden=hidden, rope_base=0)
+            case Decoder() as sizes:
                 return replace(sizes, sequence=max(sizes.sequence, tokens))
             case other:
                 kind = type(other).__name__
@@ -255,7 +255,7 @@ class ConfigurationInputs:
                 " yet",
             )
 
-    def check_decoder(self) -> Llama:
+    def check_decoder(self) -> Decoder:
         """Returns the decoder if the recipe's sizes divide it. Raises InputError otherwise."""
         decoder, sizes, recipe = self.decoder, self.sizes, self.named
         if sum(recipe.layers) not in (0, decoder.layers):

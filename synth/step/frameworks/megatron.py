@@ -39,7 +39,7 @@ from synth.step.frameworks.inputs import (
 from synth.step.frameworks.launch import Launch, write_launch
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import Recipe
-from synth.step.zoo.sizes import Llama
+from synth.step.zoo.sizes import Decoder, list_features
 
 Value = int | str | bool
 Settings = dict[str, Value]
@@ -212,6 +212,9 @@ def _environment(settings: Settings, inputs: ConfigurationInputs) -> list[str]:
 
 def _decide_settings(inputs: ConfigurationInputs) -> tuple[Settings, RecipeDifferences, Launch]:
     decoder, differs = inputs.check_decoder(), RecipeDifferences(inputs.named)
+    if unusual := list_features(decoder):
+        hint = "not written yet for Megatron: --runtime jax or torch writes the whole step"
+        raise InputError(f"{inputs.model.name} has {', '.join(unusual)}", hint=hint)
     how = Launch.of(inputs.seated, RankOrder.MEGATRON, [] if inputs.named.experts else [_MAPPING])
     settings = _model(inputs, decoder, differs) | _parallel(inputs, differs)
     settings |= _sharding(inputs, differs) | _other_settings(inputs, differs)
@@ -221,7 +224,7 @@ def _decide_settings(inputs: ConfigurationInputs) -> tuple[Settings, RecipeDiffe
     return ordered, differs, how
 
 
-def _model(inputs: ConfigurationInputs, decoder: Llama, differs: RecipeDifferences) -> Settings:
+def _model(inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences) -> Settings:
     settings: Settings = {
         "layers": decoder.layers,
         "width": decoder.width,
@@ -247,7 +250,7 @@ def _model(inputs: ConfigurationInputs, decoder: Llama, differs: RecipeDifferenc
 
 
 def _vocabulary(
-    inputs: ConfigurationInputs, decoder: Llama, differs: RecipeDifferences
+    inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences
 ) -> Settings:
     tensor = inputs.sizes["tensor"]
     fits = [size for size in _powers(PADDING_MULTIPLE) if decoder.vocabulary % (size * tensor) == 0]

@@ -5,7 +5,7 @@ Source: the wheels ``torchtitan`` 0.3.0 (2026-09; ``config/configs.py``, ``confi
 version that reads TOML (``config/job_config.py``, ``models/llama3/infra/parallelize.py``), BSD
 3-clause, read on 2026-11-23.
 
-Its models have flavours, not sizes: Llama 3 of the zoo at its published sizes. How it expresses a
+Its models have flavours, not sizes: Decoder 3 of the zoo at its published sizes. How it expresses a
 recipe:
 
 * ``zero=0`` is ``dp_replicate``; 2 and 3 are ``dp_shard``, whose parameters are freed after the
@@ -34,7 +34,7 @@ from synth.step.frameworks.inputs import (
 )
 from synth.step.frameworks.launch import Launch, write_launch
 from synth.step.sharding.plan import PIPE
-from synth.step.zoo.sizes import ZOO, Llama
+from synth.step.zoo.sizes import ZOO, Decoder
 
 Value = bool | int | str | list[list[str]]
 Sections = Mapping[str, Mapping[str, Value]]
@@ -111,7 +111,7 @@ def _flavour(inputs: ConfigurationInputs) -> tuple[str, str]:
     sizes = inputs.model.sizes
     for name, flavour in FLAVOURS.items():
         known = ZOO[name]
-        if not (isinstance(known, Llama) and isinstance(sizes, Llama)):
+        if not (isinstance(known, Decoder) and isinstance(sizes, Decoder)):
             continue
         if replace(known, sequence=sizes.sequence) == sizes:
             return flavour

@@ -22,7 +22,7 @@ from synth.step.search.links import BoundLinks, PlacedRecipe, axes_of
 from synth.step.search.pins import Pins
 from synth.step.sharding import Recipe
 from synth.step.sharding.plan import PIPE
-from synth.step.zoo.sizes import Gpt2, Llama, sizes_of
+from synth.step.zoo.sizes import Decoder, Gpt2, sizes_of
 
 EFFICIENCY = 0.5
 """Share of the peak that computation is taken to reach."""
@@ -50,7 +50,7 @@ class FirstPlan:
 class TransformerCounts:
     """Parameters, multiplications and activations of a decoder, by formula."""
 
-    sizes: Gpt2 | Llama
+    sizes: Gpt2 | Decoder
 
     @cached_property
     def layer_parameters(self) -> tuple[int, int]:
@@ -58,18 +58,43 @@ class TransformerCounts:
         match self.sizes:
             case Gpt2(width=width):
                 return 12 * width * width + 13 * width, 0
-            case Llama(width=width, hidden=hidden, experts=experts) as sizes:
-                keys = width * sizes.key_heads // sizes.heads
-                attention = 2 * width * (width + keys) + 2 * width
-                mlp = 3 * width * hidden
-                return (attention + mlp, 0) if experts == 1 else (attention, experts * mlp)
+            case Decoder(width=width, experts=experts) as sizes:
+                attention = self._attention_parameters(sizes) + 2 * width
+                matrices = (3 if sizes.form.gated else 2) * width
+                mlp = matrices * sizes.hidden
+                if experts == 1:
+                    return attention + mlp, 0
+                return attention + matrices * (sizes.shared_hidden or 0), experts * mlp
+
+    def _attention_parameters(self, sizes: Decoder) -> int:
+        """Returns the parameters of the matrices of attention in a layer of a decoder."""
+        width, heads, latent = sizes.width, sizes.heads, sizes.form.latent
+        if latent is None:
+            return 2 * width * sizes.head * (heads + sizes.key_heads)
+        query = latent.query_rank * (width + heads * sizes.head)
+        query = query if latent.query_rank else width * heads * sizes.head
+        down = width * (latent.key_rank + latent.rotary_width)
+        up = latent.key_rank * heads * (latent.plain_width + latent.value_width)
+        return query + down + up + heads * latent.value_width * width
+
+    @cached_property
+    def dense_parameters(self) -> int:
+        """Parameters of the layers without experts that come before the others."""
+        sizes = self.sizes
+        if not isinstance(sizes, Decoder) or not sizes.dense_layers:
+            return 0
+        matrices = (3 if sizes.form.gated else 2) * sizes.width
+        mlp = matrices * (sizes.dense_hidden or sizes.hidden)
+        return sizes.dense_layers * (self._attention_parameters(sizes) + 2 * sizes.width + mlp)
 
     @cached_property
     def ends_parameters(self) -> int:
         """Parameters before the first and after the last layer."""
         sizes = self.sizes
         words = sizes.vocabulary * sizes.width
-        return 2 * words if isinstance(sizes, Llama) else words + sizes.sequence * sizes.width
+        if isinstance(sizes, Decoder):
+            return (1 if sizes.form.tied else 2) * words + self.dense_parameters
+        return words + sizes.sequence * sizes.width
 
     @cached_property
     def flops_per_token(self) -> float:
@@ -77,10 +102,13 @@ class TransformerCounts:
         sizes = self.sizes
         shared, experts = self.layer_parameters
         used = shared
-        if isinstance(sizes, Llama) and experts:
+        if isinstance(sizes, Decoder) and experts:
             used += experts * sizes.chosen // sizes.experts
-        attention = 2 * sizes.width * sizes.sequence
-        return 6.0 * (sizes.layers * (used + attention) + sizes.vocabulary * sizes.width)
+        elements = 2 * sizes.width
+        if isinstance(sizes, Decoder):
+            elements = sizes.heads * (sizes.head + sizes.value_head)
+        layers = sizes.layers * (used + elements * sizes.sequence) + self.dense_parameters
+        return 6.0 * (layers + sizes.vocabulary * sizes.width)
 
     @cached_property
     def layer_bytes_per_token(self) -> float:
@@ -88,18 +116,23 @@ class TransformerCounts:
         match self.sizes:
             case Gpt2(width=width):
                 return 34.0 * width
-            case Llama(width=width, hidden=hidden) as sizes:
-                keys = width * sizes.key_heads // sizes.heads
+            case Decoder(width=width, hidden=hidden) as sizes:
+                keys = sizes.key_heads * sizes.head
                 chosen = 2 * sizes.chosen if sizes.experts > 1 else 1  # experts pad their queues
-                return 2.0 * (6 * width + 2 * keys + 4 * hidden * chosen)
+                more = 2 * (sizes.heads * sizes.head - width)
+                wide = hidden * chosen + (sizes.shared_hidden or 0)
+                return 2.0 * (6 * width + more + 2 * keys + 4 * wide)
 
     @cached_property
     def extents(self) -> Extents:
         """The extents that sizes of axes must divide, as ``extents_of`` reads them from a step."""
         sizes = self.sizes
         heads, hidden, experts = sizes.heads, 4 * sizes.width, 0
-        if isinstance(sizes, Llama):
-            heads, hidden = sizes.key_heads, sizes.hidden
+        if isinstance(sizes, Decoder):
+            heads = sizes.key_heads
+            # The shared experts' width and that of dense layers are cut over tensor as well.
+            dense = sizes.dense_hidden if sizes.dense_layers else None
+            hidden = gcd(sizes.hidden, sizes.shared_hidden or 0, dense or 0)
             experts = sizes.experts if sizes.experts > 1 and not sizes.dropless else 0
         return Extents(
             0, sizes.sequence, gcd(heads, hidden), sizes.vocabulary, experts, sizes.layers
@@ -112,7 +145,7 @@ def find_first_plan(job: PlanningProblem, pins: Pins) -> FirstPlan | None:
     None also for models other than decoders, whose formulas are not known.
     """
     sizes = sizes_of(job.model, job.changes)
-    if not isinstance(sizes, Gpt2 | Llama) or (isinstance(sizes, Llama) and sizes.dropless):
+    if not isinstance(sizes, Gpt2 | Decoder) or (isinstance(sizes, Decoder) and sizes.dropless):
         return None
     dtype, element_bytes = ("bf16", 2) if job.spelling.dtype == "bfloat16" else ("f32", 4)
     counts, batch = TransformerCounts(sizes), job.spelling.batch

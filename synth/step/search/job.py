@@ -6,7 +6,7 @@ schedule and recompute. A pin is a decision that the user fixes, such as ``tenso
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -28,7 +28,7 @@ from synth.step.search.links import PlacedRecipe
 from synth.step.search.pins import AXES, Pins
 from synth.step.sharding import Recipe, apply, plan_of
 from synth.step.sharding.plan import MOST_PASSES, PIPE
-from synth.step.zoo.sizes import Llama, Lstm, ResNet, sizes_of
+from synth.step.zoo.sizes import Decoder, DescribedModel, Lstm, ModelSource, ResNet, sizes_of
 
 LONG_SEQUENCE = 16_384
 """Number of tokens from which on the search shards a sequence over devices."""
@@ -49,13 +49,13 @@ GRADIENT_PIECES = 16
 
 @dataclass(frozen=True)
 class PlanningProblem:
-    """A model of the zoo with changed sizes, a batch and a machine.
+    """A model with changed sizes, a batch and a machine.
 
     ``profile``: measurements of local work, which override the rates of the device when a plan is
     simulated. Plans are composed from rates alone.
     """
 
-    model: str
+    model: ModelSource
     changes: Mapping[str, int]
     spelling: ModelSettings
     system: System
@@ -92,7 +92,7 @@ class PlanningProblem:
     def _describe(self, batch: int) -> str:
         """Returns all that the step of a batch that insides are read from depends on."""
         sizes, settings = self._spell(batch, LAYERS)
-        return f"{self.model} {sorted(sizes.items())} {settings}"
+        return f"{self.model!r} {sorted(sizes.items())} {settings}"
 
     def of_layers(self, layers: int) -> Step:
         """Returns the step with ``layers`` layers, for the whole batch."""
@@ -118,14 +118,10 @@ class PlanningProblem:
                 "each replica normalises over its own samples, as frameworks do; --sizes groups=1: "
                 "over all samples"
             )
-        if not isinstance(sizes, Llama) or sizes.experts == 1:
-            return ""
-        if sizes.dropless:
-            return "the tokens of a whole batch are sorted by expert: no axis shards that"
-        return (
-            "all experts get equal numbers of tokens; otherwise the fullest expert drops"
-            " tokens, or the step waits for it"
-        )
+        said = list(_assumptions_of(sizes)) if isinstance(sizes, Decoder) else []
+        if isinstance(self.model, DescribedModel) and self.model.omitted:
+            said.append(f"left out of its config.json: {', '.join(self.model.omitted)}")
+        return "; ".join(said)
 
     @cached_property
     def divides(self) -> bool:
@@ -186,7 +182,7 @@ class PlanningProblem:
         allowed = [recipe for recipe in known if self.allows(pins, recipe)]
         if not allowed:
             devices, batch = self.system.devices, self.spelling.batch
-            raise no_plan_error(self.model, devices, batch, pins, known, self.possible)
+            raise no_plan_error(str(self.model), devices, batch, pins, known, self.possible)
         return allowed
 
     def families(self, pins: Pins) -> list[Family]:
@@ -213,6 +209,24 @@ class PlanningProblem:
         parts = recipe.replicas * recipe.microbatches
         few = recipe.stages * recipe.microbatches <= MOST_PASSES
         return recipe.microbatches == 1 or (few and self.spelling.batch // parts in SAMPLES)
+
+
+def _assumptions_of(sizes: Decoder) -> Iterator[str]:
+    """Yields what the plans of a decoder assume."""
+    if sizes.experts > 1 and sizes.dropless:
+        yield "the tokens of a whole batch are sorted by expert: no axis shards that"
+    elif sizes.experts > 1:
+        yield (
+            "all experts get equal numbers of tokens; otherwise the fullest expert drops"
+            " tokens, or the step waits for it"
+        )
+    if sizes.dense_layers:
+        yield (
+            f"layers without experts (the first {sizes.dense_layers}) are on the first stage and"
+            " recomputed"
+        )
+    if sizes.reach:
+        yield f"attention within {sizes.reach} tokens takes as long as to all tokens before"
 
 
 def _perfect(device: Device) -> Device:

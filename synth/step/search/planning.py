@@ -153,7 +153,7 @@ class Planner:
         search = Search(self.composer, families, memory, *self._links, watcher, buckets)
         if search.complete and search.refused.total() == search.plans:
             raise InputError(
-                f"no plan is possible: {next(iter(search.refused))}", where=self.job.model
+                f"no plan is possible: {next(iter(search.refused))}", where=str(self.job.model)
             )
         return search
 

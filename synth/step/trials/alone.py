@@ -22,6 +22,7 @@ from synth.step.sharding import Plan, apply
 from synth.step.sharding.plan import replicate_all
 from synth.step.trials.inputs import Array, Values, split_stacks
 from synth.step.trials.processes import TrialSettings, run_trial
+from synth.step.zoo.sizes import ModelSource
 
 Function = tuple[Callable[..., Any], tuple[Any, Any, Any]]
 """A whole step as a function, and the shapes of its arguments."""
@@ -45,7 +46,10 @@ class SingleDeviceRun:
 
 
 def run_in_jax(
-    step: Step, model: tuple[str, Mapping[str, int], ModelSettings], inputs: Values, steps: int
+    step: Step,
+    model: tuple[ModelSource, Mapping[str, int], ModelSettings],
+    inputs: Values,
+    steps: int,
 ) -> SingleDeviceRun:
     """Runs the function of a model of the zoo in JAX."""
     name, changes, spelling = model

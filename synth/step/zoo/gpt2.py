@@ -15,7 +15,7 @@ from synth.step.zoo.models import (
     Model,
     ModelOptions,
     Tree,
-    attend,
+    attend_after,
     attention,
     attention_shapes,
     cast_to,
@@ -94,7 +94,7 @@ def gpt2_inference(name: str, sizes: Gpt2, how: ModelOptions, new: int) -> Infer
             now = project(normed, weights["attention"])
             keys = lax.dynamic_update_slice_in_dim(keys, now["key"], first, 1)
             values = lax.dynamic_update_slice_in_dim(values, now["value"], first, 1)
-            heads = attend(now["query"], keys, values, causal=True, first=first)
+            heads = attend_after(now["query"], keys, values, first)
             x = x + merge_heads(heads, weights["attention"])
             normed = layer_norm(x, weights["mlp_norm"])
             return x + two_layers(normed, weights["mlp"], jax.nn.gelu), (keys, values)

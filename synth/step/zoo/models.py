@@ -91,11 +91,11 @@ def cast_to(how: ModelOptions, tree: Tree) -> Tree:
     return jax.tree.map(cast, tree)
 
 
-def layer_norm(x: Array, weights: Tree) -> Array:
+def layer_norm(x: Array, weights: Tree, epsilon: float = 1e-5) -> Array:
     """Normalises the last dimension to mean 0 and variance 1, then scales and shifts."""
     centred = x - x.mean(-1, keepdims=True)
     variance = (centred**2).mean(-1, keepdims=True)
-    return centred * lax.rsqrt(variance + 1e-5) * weights["scale"] + weights["shift"]
+    return centred * lax.rsqrt(variance + epsilon) * weights["scale"] + weights["shift"]
 
 
 def norm_shapes(width: int) -> Tree:
@@ -130,7 +130,7 @@ def attention_shapes(width: int, heads: int) -> Tree:
 
 def attention(x: Array, weights: Tree, *, causal: bool) -> Array:
     """Returns multi-head attention of each token to all tokens, or (``causal``) to earlier ones."""
-    return merge_heads(attend(**project(x, weights), causal=causal), weights)
+    return merge_heads(attend(**project(x, weights), how=Scores(causal)), weights)
 
 
 def project(x: Array, weights: Tree) -> dict[str, Array]:
@@ -146,22 +146,22 @@ def merge_heads(heads: Array, weights: Tree) -> Array:
     return jnp.einsum("bthe,hed->btd", heads, weights["out"]) + weights["out_bias"]
 
 
-def attend(
-    query: Array, key: Array, value: Array, *, causal: bool, first: Array | None = None
-) -> Array:
-    """Returns the softmax of query times key, times value; ``[batch, token, head, element]``.
+def attend(query: Array, key: Array, value: Array, how: Scores) -> Array:
+    """Returns the weights of keys for each query, times value; ``[batch, token, head, element]``.
 
-    ``first``: the position of the first query among the keys; later keys are masked.
+    The weights are the softmax of query times key, divided by the root of a head's elements.
+    ``how`` masks these scores, and changes them or the softmax where a model does. ``value`` may
+    have fewer elements in a head than ``query`` and ``key``.
     """
-    scores = jnp.einsum("bqhe,bkhe->bhqk", query, key) / query.shape[-1] ** 0.5
-    scores = scores.astype(jnp.float32)
-    if causal:
+    scores = jnp.einsum("bqhe,bkhe->bhqk", query, key) / (how.divisor or query.shape[-1] ** 0.5)
+    scores = how.change(scores.astype(jnp.float32))
+    if how.causal:
         shape = scores.shape[-2:]
         before = lax.broadcasted_iota(jnp.int32, shape, 0)
-        before = before if first is None else before + first
+        before = before if how.first is None else before + how.first
         mask = before >= lax.broadcasted_iota(jnp.int32, shape, 1)
-        scores = jnp.where(mask, scores, -1e30)
-    weight = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
+        scores = jnp.where(how.narrow(mask), scores, -1e30)
+    weight = (how.softmax or jax.nn.softmax)(scores, axis=-1).astype(value.dtype)
     return jnp.einsum("bhqk,bkhe->bqhe", weight, value)
 
 
@@ -178,3 +178,57 @@ def two_layers_shapes(width: int, hidden: int) -> Tree:
 def two_layers(x: Array, weights: Tree, act: Callable[[Array], Array]) -> Array:
     """Applies two linear layers with an activation function between them."""
     return act(x @ weights["up"] + weights["up_bias"]) @ weights["down"] + weights["down_bias"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How the scores of attention, float32 ``[batch, head, query, key]``, become weights of keys.
+
+    ``causal``: later keys are masked; ``first`` is the position of the first query among the keys,
+    0 by default. ``window``: keys further back than so many tokens are masked; 0: none is.
+    ``divisor``: of the scores, by default the root of a head's elements. ``cap``: scores become
+    ``cap * tanh(score / cap)``. ``slopes``: of each head, times the position of the key (ALiBi);
+    ``sinks``: a logit of each head beside those of the keys.
+    """
+
+    causal: bool
+    first: Array | None = None
+    window: Array | int = 0
+    divisor: float = 0.0
+    cap: float = 0.0
+    slopes: Array | None = None
+    sinks: Array | None = None
+
+    def change(self, scores: Array) -> Array:
+        """Returns the scores, capped and with a bias by the position of the key."""
+        if self.cap:
+            scores = self.cap * jnp.tanh(scores / self.cap)
+        if self.slopes is not None:
+            place = lax.broadcasted_iota(jnp.float32, scores.shape[-2:], 1)
+            scores = scores + self.slopes[:, None, None] * place
+        return scores
+
+    def narrow(self, mask: Array) -> Array:
+        """Returns the mask without the keys before the window."""
+        if isinstance(self.window, int) and not self.window:
+            return mask
+        query, key = (lax.broadcasted_iota(jnp.int32, mask.shape, axis) for axis in (0, 1))
+        query = query if self.first is None else query + self.first
+        return mask & (query - key < self.window)
+
+    @property
+    def softmax(self) -> Callable[..., Array] | None:
+        """A softmax that has the sinks in its sum; None for the usual one."""
+        return None if self.sinks is None else self._softmax_with_sinks
+
+    def _softmax_with_sinks(self, scores: Array, axis: int) -> Array:
+        assert self.sinks is not None
+        sinks = self.sinks.astype(jnp.float32)[:, None, None]
+        largest = lax.stop_gradient(jnp.maximum(scores.max(axis, keepdims=True), sinks))
+        powers = jnp.exp(scores - largest)
+        return powers / (powers.sum(axis, keepdims=True) + jnp.exp(sinks - largest))
+
+
+def attend_after(query: Array, key: Array, value: Array, first: Array) -> Array:
+    """Returns causal attention of queries that begin at position ``first`` of the keys."""
+    return attend(query, key, value, Scores(causal=True, first=first))

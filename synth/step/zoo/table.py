@@ -9,20 +9,20 @@ from grammar.tensors.operations import Step
 from hierarchies import InputError
 from synth.step.trace.tracing import trace_step
 from synth.step.zoo.bert import bert
+from synth.step.zoo.decoder import decoder
 from synth.step.zoo.gpt2 import gpt2, gpt2_inference
-from synth.step.zoo.llama import llama
 from synth.step.zoo.lstm import lstm
 from synth.step.zoo.mlp import mlp
 from synth.step.zoo.models import Inference, Model, ModelOptions
 from synth.step.zoo.optimizers import OPTIMIZERS
 from synth.step.zoo.resnet import resnet
-from synth.step.zoo.sizes import Bert, Gpt2, Llama, Lstm, Mlp, ResNet, Sizes, ViT
+from synth.step.zoo.sizes import Bert, Decoder, Gpt2, Lstm, Mlp, ResNet, Sizes, ViT
 from synth.step.zoo.vit import vit
 
 MODELS: Mapping[type[Any], Callable[[str, Any, ModelOptions], Model]] = {
     Mlp: mlp,
     Gpt2: gpt2,
-    Llama: llama,
+    Decoder: decoder,
     Bert: bert,
     ResNet: resnet,
     Lstm: lstm,

@@ -17,7 +17,7 @@ from synth.compute.flops import flops_of
 from synth.step.trace.pruning import prune
 from synth.step.trace.reading import read_jaxpr
 from synth.step.work import list_repetitions, peak_bytes, work_of
-from synth.step.zoo.sizes import ZOO, Gpt2, Llama
+from synth.step.zoo.sizes import ZOO, Decoder, Gpt2
 
 F32 = jnp.float32
 
@@ -53,7 +53,7 @@ def test_gpt2_has_six_operations_a_weight_and_token_and_attention(
 @pytest.mark.parametrize("name", ["llama3-tiny", "llama3-8b"])
 def test_llama_has_six_operations_a_weight_and_token_and_attention(name: str) -> None:
     sizes = ZOO[name]
-    assert isinstance(sizes, Llama)
+    assert isinstance(sizes, Decoder)
     tokens, width, head = 4 * sizes.sequence, sizes.width, sizes.width // sizes.heads
     weights = width * (2 * width + 2 * sizes.key_heads * head + 3 * sizes.hidden)
     layer = 2 * weights + 4 * sizes.sequence * width
@@ -65,7 +65,7 @@ def test_experts_that_are_not_chosen_cost_nothing(name: str) -> None:
     few = products(name)
     more = products(name, changes=(("experts", 8),))
     sizes = ZOO[name]
-    assert isinstance(sizes, Llama)
+    assert isinstance(sizes, Decoder)
     router = 3 * 2 * 4 * sizes.sequence * sizes.width * 4 * sizes.layers
     assert more - few == router
 

@@ -20,7 +20,7 @@ from synth.ask.training.machines import accelerator_of, profile_of
 from synth.collective.ranking.advice import find_left_over_axes, fix_placement
 from synth.measure.logs.matching import machines_of
 from synth.measure.logs.tables import CheckedLog
-from synth.service.page.forms.fields import OWN_JOB, OWN_SYSTEM, FormFindings
+from synth.service.page.forms.fields import OWN_JOB, OWN_MODEL, OWN_SYSTEM, FormFindings
 from synth.service.page.forms.form import QuestionForm
 from synth.show.terminal.style import pluralize
 from synth.step.search.pins import Pins
@@ -56,7 +56,7 @@ def check(
                 _tell_machine(machine, checked)
                 _check_axes(sound, machine, checked)
             case PlanQuestion() if sound.model is not None:
-                _check_step(sound, sound.model, checked)
+                _check_step(sound, checked)
             case PlanQuestion():
                 _tell_machine(sound.machine(), checked)
             case LogsQuestion():
@@ -95,6 +95,8 @@ def _key(error: InputError) -> str:
         return "system"
     if error.where.startswith(OWN_JOB):
         return "job"
+    if error.where.startswith(OWN_MODEL):
+        return "model"
     return error.where.partition(".")[0].partition(",")[0]
 
 
@@ -182,7 +184,7 @@ def _check_axes(
             Reduction(first, tuple(sound.reduce or ()))
 
 
-def _check_step(sound: PlanQuestion, model: str, checked: FormFindings) -> None:
+def _check_step(sound: PlanQuestion, checked: FormFindings) -> None:
     """Note the machine, the model's size and the tokens of a step, and invalid pins."""
     with checked.noting("system"):
         machine = sound.machine()
@@ -202,7 +204,7 @@ def _check_step(sound: PlanQuestion, model: str, checked: FormFindings) -> None:
         return
     cut = {} if sound.sequence is None else {"sequence": sound.sequence}
     with checked.noting("model"):
-        sizes = sizes_of(model, {**sound.sizes, **cut})
+        sizes = sizes_of(sound.source(), {**sound.sizes, **cut})
         layers = getattr(sizes, "layers", 0)
         depth = f"{layers} layers" if layers else "blocks that differ"
         checked.tell("model", f"{depth}, width {sizes.width:,}")

@@ -15,6 +15,7 @@ Fields = Mapping[str, Sequence[str]]
 MOST_FIELDS = 200
 OWN_SYSTEM = "own.toml"
 OWN_JOB = "own-job.toml"
+OWN_MODEL = "config.json"
 """The names of a user's own descriptions in errors."""
 
 
@@ -31,7 +32,7 @@ class FormFindings:
     facts: dict[str, str] = field(default_factory=dict)
     suits: dict[str, str] = field(default_factory=dict)
     where: Mapping[str, str] = field(default_factory=dict)
-    own: tuple[str, ...] = (OWN_SYSTEM, OWN_JOB)
+    own: tuple[str, ...] = (OWN_SYSTEM, OWN_JOB, OWN_MODEL)
 
     def note(self, name: str, error: InputError) -> None:
         """Note a problem of a field, unless it has one already."""

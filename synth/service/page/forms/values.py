@@ -18,6 +18,7 @@ from synth.service.page.forms.collectives import (
 )
 from synth.service.page.forms.fields import (
     OWN_JOB,
+    OWN_MODEL,
     AxisRow,
     Fields,
     FormFindings,
@@ -44,6 +45,7 @@ class FormValues:
     systems: str = ""
     job: str = ""
     own_job: str = ""
+    own_model: str = ""
     axes: tuple[AxisRow, ...] = ()
     sent: tuple[CollectiveRow, ...] = (CollectiveRow(),)
     logs: tuple[LogText, ...] = (LogText(),)
@@ -70,7 +72,7 @@ def reduce_over_all(values: FormValues, devices: int) -> FormValues:
 
 def values_of_fields(form: QuestionForm, fields: Fields) -> FormValues:
     """Return the values of a form as sent."""
-    names = ("system", "count", "own", "systems", "job", "own_job")
+    names = ("system", "count", "own", "systems", "job", "own_job", "own_model")
     values: dict[str, Any] = {name: first_value(fields, name) for name in names}
     values["axes"] = _pad_rows(axis_rows(fields))
     values["sent"] = tuple(rows_of(fields)) or (CollectiveRow(),)
@@ -95,6 +97,8 @@ def values_of_question(form: QuestionForm, question: Any) -> FormValues:
     if "job" in form.needs:
         own = question.job.text if isinstance(question.job, NamedText) else ""
         values |= {"own_job": own, "job": "" if own else question.job or ""}
+    if "model" in form.needs and isinstance(question.model, NamedText):
+        values["own_model"], texts["model"] = question.model.text, form.typed["model"]
     if "logs" in form.needs:
         values["logs"] = (*(LogText(file.name, file.text) for file in question.files), LogText())
     if "axes" in form.needs:
@@ -132,14 +136,22 @@ def question(form: QuestionForm, fields: Fields) -> tuple[dict[str, Any], FormFi
     if "job" in form.needs:
         own = first_value(fields, "own_job")
         parsed["job"] = {"name": OWN_JOB, "text": own} if own else first_value(fields, "job")
-    if "model" in form.needs and "model" not in parsed:
-        checked.note("model", InputError("no model is given", hint="for example llama3-8b"))
+    if "model" in form.needs:
+        _add_model(parsed, fields, checked)
     if "logs" in form.needs:
         parsed["files"] = [{"name": log.name, "text": log.text} for log in logs]
         if not logs:
             hint = "drop output files of nccl-tests, or paste their text"
             checked.note("logs", InputError("no log is given", hint=hint))
     return _with_collectives(parsed, fields, checked) if "axes" in form.needs else parsed, checked
+
+
+def _add_model(parsed: dict[str, Any], fields: Fields, checked: FormFindings) -> None:
+    """Put a pasted configuration in place of the chosen model, and note where there is neither."""
+    if own := first_value(fields, "own_model"):
+        parsed["model"] = {"name": OWN_MODEL, "text": own}
+    elif "model" not in parsed:
+        checked.note("model", InputError("no model is given", hint="for example llama3-8b"))
 
 
 def _with_collectives(

@@ -14,7 +14,7 @@ from hierarchies import InputError
 from synth.step.models import ModelSettings, zoo_step
 from synth.step.sharding import parse_recipe, plan_of, prepare_step
 from synth.step.simulation.sources import find_vocabulary
-from synth.step.zoo.sizes import Llama, sizes_of
+from synth.step.zoo.sizes import Decoder, sizes_of
 
 STEP = {"batch": 8, "dtype": "bfloat16", "sizes": {"layers": 2, "sequence": 2048}}
 PLAN = "data=4 tensor=2; batch over data; weights over tensor as Megatron; vocabulary over tensor"
@@ -38,7 +38,7 @@ def test_the_vocabulary_is_known_whole_and_as_it_is_sharded() -> None:
     step = zoo_step("llama3-tiny", {"layers": 2}, ModelSettings(8, dtype="bfloat16"))
     plan = plan_of(step, parse_recipe(PLAN))
     sizes = sizes_of("llama3-tiny", {})
-    assert isinstance(sizes, Llama)
+    assert isinstance(sizes, Decoder)
     words_of = sizes.vocabulary
     assert find_vocabulary(prepare_step(step, plan), plan) == {words_of, words_of // 2}
 

@@ -132,7 +132,12 @@ def test_form_fields_round_trip_through_the_question(verb: str) -> None:
 def sent_by(values: FormValues) -> dict[str, list[str]]:
     """What a browser sends of a form filled so."""
     held = {name: getattr(values, name) for name in ("system", "count", "own", "systems", "job")}
-    held |= {"own_job": values.own_job, **values.texts, **dict.fromkeys(values.ticked, "yes")}
+    held |= {
+        "own_job": values.own_job,
+        "own_model": values.own_model,
+        **values.texts,
+        **dict.fromkeys(values.ticked, "yes"),
+    }
     logs = {"log_name": [one.name for one in values.logs]}
     return (
         {name: [one] for name, one in held.items()}

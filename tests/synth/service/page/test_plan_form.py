@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra server")
 pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
 
+from config_cases import text_of
 from hierarchies.units import format_duration
 from manual import DOCS
 from patience import PATIENCE_SECONDS
@@ -96,6 +97,19 @@ def test_a_profile_is_pasted_and_one_of_another_machine_refused_at_its_field() -
     found = found_in(profile=PROFILE)
     assert list(found.wrong) == ["profile"]
     assert "measured on Intel(R) Xeon(R) Processor" in found.wrong["profile"]
+
+
+def test_a_configuration_is_pasted_and_a_bad_one_refused_at_the_model() -> None:
+    form = fields(model="llama3-8b", own_model=text_of("qwen3"))
+    given, checked = question(STEP, form)
+    assert not checked.wrong
+    assert given["model"] == {"name": "config.json", "text": text_of("qwen3")}
+    sound = parse_question(PlanQuestion, given)
+    assert values_of_question(STEP, sound) == values_of_fields(STEP, form)
+    assert "2 layers, width 16" in found_in(own_model=text_of("qwen3")).facts["model"]
+    found = found_in(own_model=text_of("qwen3", num_key_value_heads=3))
+    assert "config.json: key_heads 3 do not divide heads 4" in found.wrong["model"]
+    assert "not JSON" in found_in(own_model="{").wrong["model"]
 
 
 def test_every_box_is_on_the_form(server: Served) -> None:

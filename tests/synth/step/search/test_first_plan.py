@@ -17,12 +17,12 @@ from synth.step.search.job import PlanningProblem
 from synth.step.search.links import PricedLinks
 from synth.step.search.pins import Pins
 from synth.step.search.planning import Planner
-from synth.step.zoo.sizes import ZOO, Gpt2, Llama
+from synth.step.zoo.sizes import ZOO, Decoder, Gpt2
 
 DECODERS = [
     name
     for name, sizes in ZOO.items()
-    if isinstance(sizes, Gpt2) or (isinstance(sizes, Llama) and not sizes.dropless)
+    if isinstance(sizes, Gpt2) or (isinstance(sizes, Decoder) and not sizes.dropless)
 ]
 H100, A100 = "H100 SXM5 80 GB", "A100 SXM4 80 GB"
 JOBS = {
@@ -42,7 +42,7 @@ def problem(model: str, system: str, device: str, batch: int) -> PlanningProblem
 @pytest.mark.parametrize("name", DECODERS)
 def test_extents_are_those_of_the_traced_step(name: str) -> None:
     sizes = ZOO[name]
-    assert isinstance(sizes, Gpt2 | Llama)
+    assert isinstance(sizes, Gpt2 | Decoder)
     traced = problem(name, "dgx-h100:1", H100, 8).traced(8, layers=sizes.layers)
     counted = vars(TransformerCounts(sizes).extents)
     assert {**counted, "batch": 8} == vars(extents_of(traced)) | {"batch": 8}
@@ -51,7 +51,7 @@ def test_extents_are_those_of_the_traced_step(name: str) -> None:
 @pytest.mark.parametrize("name", DECODERS)
 def test_parameters_are_those_of_the_traced_step(name: str) -> None:
     sizes = ZOO[name]
-    assert isinstance(sizes, Gpt2 | Llama)
+    assert isinstance(sizes, Gpt2 | Decoder)
     traced = problem(name, "dgx-h100:1", H100, 8).traced(8, layers=sizes.layers)
     counts = TransformerCounts(sizes)
     counted = sizes.layers * sum(counts.layer_parameters) + counts.ends_parameters

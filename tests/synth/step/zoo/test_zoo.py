@@ -18,7 +18,7 @@ from graph_runner import run
 from hierarchies import InputError
 from synth.step.zoo.experts import mixture, mixture_shapes
 from synth.step.zoo.optimizers import OPTIMIZERS
-from synth.step.zoo.sizes import ZOO, Gpt2, Llama, sizes_of
+from synth.step.zoo.sizes import ZOO, Decoder, Gpt2, sizes_of
 from traced_steps import compiled
 
 PUBLISHED = {
@@ -214,7 +214,7 @@ def test_both_ways_to_the_experts_are_one_where_nothing_is_left_out(group: int) 
 def test_an_expert_takes_its_fair_share_of_the_tokens_of_a_sample_and_no_more() -> None:
     """Written apart, token by token in their order: what is too much for an expert passes it by."""
     sizes = ZOO["mixtral-tiny"]
-    assert isinstance(sizes, Llama)
+    assert isinstance(sizes, Decoder)
     random = np.random.default_rng(1)
     shapes = mixture_shapes(sizes)
     weights = {name: 0.3 * random.standard_normal(one.shape) for name, one in shapes.items()}
