@@ -72,7 +72,7 @@ class Measurement:
 
     @property
     def misaligned(self) -> tuple[Sample, ...]:
-        """The rows whose blocks NCCL copies by single elements, up to 25 times as slowly.
+        """The rows whose blocks NCCL copies by single elements, many times as slowly.
 
         They say nothing of other sizes, and prices are those of aligned blocks.
         """

@@ -91,7 +91,7 @@ def _leave_out_misaligned(matched: MatchedLog) -> MatchedLog:
     count = f"{len(sizes)} sizes are" if len(sizes) > 1 else "1 size is"
     warning = (
         f"{count} left out, from {sizes[0]} bytes on: a block that is no multiple of "
-        f"{ALIGNED_BYTES} bytes is copied by single elements, up to 25 times as slowly "
+        f"{ALIGNED_BYTES} bytes is copied by single elements, many times as slowly "
         f"(NVIDIA/nccl#413); {hint}"
     )
     log = replace(matched.log, warnings=(*matched.log.warnings, warning))
