@@ -98,6 +98,25 @@ class Wiring:
             shares[link] = shares.get(link, 1.0) * (left if left > NEARLY else 0.0)
         return shares
 
+    def ports_left(self, level: int) -> Floats | None:
+        """Return the ports that each block of devices has left; None if a level lacks none.
+
+        The blocks are in the order of their links, shape (blocks of the level,).
+        """
+        missing = [
+            fault
+            for fault in self.system.faults
+            if fault.level == level and fault.missing and fault.port is not None
+        ]
+        if not missing:
+            return None
+        each = self.system.ports_of_block(level)
+        left = np.full(self._count(level) // 2, float(each))
+        for fault in missing:
+            [link, *_] = self._links_of(fault)
+            left[(link - self.firsts[level]) // 2] -= 1
+        return left
+
     def _links_of(self, fault: Fault) -> list[int]:
         """Return the links in both directions that a fault affects; for a unit, all its links."""
         level = fault.level

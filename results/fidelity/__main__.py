@@ -29,7 +29,15 @@ from hierarchies import InputError
 from results import pages, record
 from results.fidelity import aims
 from results.fidelity.judging import Judged, beyond_sizes, by_nodes, by_sizes, by_tables
-from results.fidelity.tables import SHARED, Family, several_runs, systems, tables, told
+from results.fidelity.tables import (
+    SHARED,
+    Family,
+    several_runs,
+    systems,
+    tables,
+    told,
+    whole_tables,
+)
 from synth.measure.calibration import prior as likeness
 from synth.measure.calibration.measurements import Configuration, Measurement
 
@@ -165,6 +173,7 @@ def family(one: Family, links: dict[str, Any]) -> tuple[dict[str, Any], dict[str
     return {
         "name": one["name"],
         "tables": len(measurements),
+        "misaligned": sum(len(whole.misaligned) for whole in whole_tables(one)),
         "collectives": sorted({m.collective for m in measurements}),
         "ranks": sorted({"x".join(map(str, m.members)) for m in measurements}),
         "judged": {kind: summary(some, floor) for kind, some in rows.items()},

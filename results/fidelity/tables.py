@@ -41,7 +41,12 @@ def told() -> dict[str, Any]:
 
 
 def tables(family: Family) -> list[Measurement]:
-    """All tables of a family, in the order of their names."""
+    """All tables of a family, in the order of their names, without misaligned rows."""
+    return [measurement.aligned for measurement in whole_tables(family)]
+
+
+def whole_tables(family: Family) -> list[Measurement]:
+    """All tables of a family with all their rows, in the order of their names."""
     if "vidur" in family:
         return [m for name in family["vidur"] for m in _vidur(SHARED / "published" / f"{name}.csv")]
     if "published" in family:

@@ -187,6 +187,9 @@ class Loads:
                     if self.algorithm.over_ports and system.is_shared_unevenly(level):
                         sent = self._spread_over_ports(level, ports, sent)
                         received = self._spread_over_ports(level, ports, received)
+                    if self.algorithm.over_ports and wiring.ports_left(level) is not None:
+                        sent = self._spread_over_channels(level, ports, sent)
+                        received = self._spread_over_channels(level, ports, received)
                     yield owner, ports, sent
                     yield owner, ports + 1, received
                 case Domain.BUS:
@@ -221,6 +224,35 @@ class Loads:
         port_count = np.bincount(unit[first])
         each = np.bincount(unit, load) / port_count
         return np.asarray(each[unit] / np.bincount(reached)[reached])
+
+    def _spread_over_channels(self, level: int, ports: Numbers, load: Floats) -> Floats:
+        """The same bytes out of each child of a group, on as many ports as the poorest child has.
+
+        A communicator of NCCL has one number of channels, the least that any rank found
+        (src/init.cc), and each goes through one NIC of every node. Groups with a child whose ports
+        are all missing keep to the ports of their members, which have detours.
+        """
+        left = self.wiring.ports_left(level)
+        assert left is not None
+        groups, many = self.shape.whose, self.wiring.links
+        children = self.shape.member // self.shape.hierarchy.devices_in_child(level)
+        units, unit = np.unique(groups * many + children, return_inverse=True)
+        _, first, reached = np.unique(groups * many + ports, return_index=True, return_inverse=True)
+        number = (ports[first] - self.wiring.firsts[level]) // 2
+        of_port, here = left[number], unit[first]
+        of_unit = np.bincount(here, of_port)
+        channels = np.full(len(self.shape.sizes), np.inf)
+        np.minimum.at(channels, units // many, of_unit)
+        # Ports come in the order of their numbers, unit by unit, and fill up one after another.
+        order = np.lexsort((number, here))
+        before = np.empty(len(order))
+        before[order] = np.cumsum(of_port[order]) - of_port[order]
+        before -= (np.cumsum(of_unit) - of_unit)[here]
+        most = channels[groups[first]]
+        taken = np.clip(most - before, 0, of_port)
+        each = np.bincount(unit, load)[here] * taken / np.maximum(most, 1)
+        spread = (each / np.bincount(reached))[reached]
+        return np.where(channels[groups] > 0, spread, load)
 
     def _through_ports(self, passing: Sequence[int]) -> tuple[Floats, Floats]:
         """The bytes every member sends and receives on ports of the last of ``passing`` levels."""

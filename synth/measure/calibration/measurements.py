@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import lcm, prod
 
+from grammar import Goal
 from hierarchies import Domain, Hierarchy, InputError, Level, Link, System
 from hierarchies.fabric import Cast, Role, Slot, count_members
 
@@ -21,6 +22,11 @@ SEND_RECEIVE = "send-receive"
 """nccl-tests' sendrecv: every rank sends to the next rank in a circle."""
 FEWEST_SIZES = 3
 """Fewest sizes of one collective among the same groups: two fit a line, and a third checks it."""
+ALIGNED_BYTES, SHORTEST_MISALIGNED = 16, 1024
+"""NCCL copies 16 bytes at once, and single elements where a block of a rank starts between them
+(Simple and LL128; NVIDIA/nccl#413). nccl-tests rounds blocks down since its commit 29f4114. From
+the second size on it shows: it then moves 1 GB/s, and below waits for messages hide a microsecond.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,29 @@ class Measurement:
     def configuration(self) -> Configuration:
         """The properties that repeated runs of the same test have in common."""
         return self.collective, self.members, self.algorithm, self.protocol, self.without
+
+    @property
+    def misaligned(self) -> tuple[Sample, ...]:
+        """The rows whose blocks NCCL copies by single elements, many times as slowly.
+
+        They say nothing of other sizes, and prices are those of aligned blocks.
+        """
+        goal = next((goal for goal in Goal if goal.value == self.collective), None)
+        if goal is None or not (goal.in_pieces or goal.apart):
+            return ()
+        blocks = [(sample, sample.size_bytes / prod(self.members)) for sample in self.samples]
+        return tuple(
+            sample
+            for sample, block in blocks
+            if block >= SHORTEST_MISALIGNED and block % ALIGNED_BYTES
+        )
+
+    @property
+    def aligned(self) -> Measurement:
+        """The measurement without its misaligned rows."""
+        apart = {*self.misaligned}
+        samples = tuple(sample for sample in self.samples if sample not in apart)
+        return replace(self, samples=samples)
 
 
 @dataclass(frozen=True)

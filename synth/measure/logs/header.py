@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from hierarchies import InputError
-from synth.collective.algorithms.nccl_model import NVLS, NVLS_TREE, SPELLINGS
+from synth.collective.algorithms.nccl_model import COLLNET_DIRECT, NVLS, NVLS_TREE, SPELLINGS
 from synth.measure.logs.tables import (
     COLLECTIVES,
     MOST_ROWS,
@@ -26,7 +26,14 @@ from synth.measure.logs.tables import (
 )
 
 ALGORITHMS = {spelling.lower(): name for name, spelling in SPELLINGS.items()}
+ALGORITHMS["collnet"] = COLLNET_DIRECT  # NCCL before 2.14
 PROTOCOLS = {"simple": "simple", "ll": "ll", "ll128": "ll128"}
+KNOWN = {
+    "NCCL_ALGO": tuple(SPELLINGS.values()),
+    "NCCL_PROTO": ("Simple", "LL", "LL128"),
+    "NCCL_NVLS_ENABLE": ("0", "1", "2"),
+}
+"""The values of each variable, as NVIDIA spells them."""
 _TESTS = "|".join([*UNREAD, *COLLECTIVES])
 _PROGRAM = re.compile(rf"(?<![\w])({_TESTS})_perf")
 _CALL = re.compile(
@@ -138,14 +145,13 @@ class Environment:
         protocols = ways.get("PROTO") or frozenset()
         split = held.get("TESTS_SPLIT")
         unknown = [f"NCCL_{name}" for name, words in sorted(ways.items()) if words == frozenset()]
-        if len(protocols) > 1:
-            unknown.append("NCCL_PROTO")
         return ForcedChoice(
             next(iter(left)) if len(left) == 1 else None,
             next(iter(protocols)) if len(protocols) == 1 else None,
             tuple(name for name in SPELLINGS if name not in left) if len(left) > 1 else (),
             split if isinstance(split, str) else None,
             tuple(unknown),
+            ("NCCL_PROTO",) if len(protocols) > 1 else (),
         )
 
 

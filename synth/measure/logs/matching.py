@@ -8,7 +8,7 @@ for it; nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 import numpy as np
@@ -17,7 +17,7 @@ from hierarchies import InputError, System, catalogue, error_context, load, spel
 from hierarchies.devices import is_same_device, model_words
 from synth.collective.algorithms.nccl_versions import known_version
 from synth.collective.emit.conventions import level_of_hosts
-from synth.measure.calibration.measurements import Measurement, Sample
+from synth.measure.calibration.measurements import ALIGNED_BYTES, Measurement, Sample
 from synth.measure.logs.header import color
 from synth.measure.logs.tables import CheckedLog
 
@@ -43,7 +43,7 @@ def match_log(system: System, log: CheckedLog, given: CallerFacts | None = None)
     with error_context(log.source):
         _check_counts(system, log, given or CallerFacts())
         members, busy = _members(system, log, given or CallerFacts())
-        return MatchedLog(log, _measurement(log, members, busy))
+        return _leave_out_misaligned(MatchedLog(log, _measurement(log, members, busy)))
 
 
 def find_host_level(system: System) -> int | None:
@@ -70,6 +70,32 @@ def _measurement(log: CheckedLog, members: tuple[int, ...], busy: tuple[int, ...
         log.table.forced.without,
         known_version(log.table.version),
     )
+
+
+def _leave_out_misaligned(matched: MatchedLog) -> MatchedLog:
+    """Leaves out rows whose blocks are copied by single elements, with a warning.
+
+    Raises InputError if no other row remains.
+    """
+    measurement = matched.measurement
+    sizes = sorted({sample.size_bytes for sample in measurement.misaligned})
+    if not sizes:
+        return matched
+    kept = measurement.aligned
+    ranks = prod(measurement.members)
+    hint = f"measure sizes that are multiples of {ALIGNED_BYTES * ranks} bytes"
+    if not kept.samples:
+        raise InputError(
+            f"no block of the {ranks} ranks is a multiple of {ALIGNED_BYTES} bytes", hint=hint
+        )
+    count = f"{len(sizes)} sizes are" if len(sizes) > 1 else "1 size is"
+    warning = (
+        f"{count} left out, from {sizes[0]} bytes on: a block that is no multiple of "
+        f"{ALIGNED_BYTES} bytes is copied by single elements, many times as slowly "
+        f"(NVIDIA/nccl#413); {hint}"
+    )
+    log = replace(matched.log, warnings=(*matched.log.warnings, warning))
+    return MatchedLog(log, kept)
 
 
 def _members(

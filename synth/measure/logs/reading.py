@@ -27,6 +27,7 @@ from synth.measure.logs.documents import (
     parse_plain_tables,
     parse_sections,
 )
+from synth.measure.logs.header import KNOWN
 from synth.measure.logs.tables import (
     BARE,
     COLLECTIVES,
@@ -34,6 +35,7 @@ from synth.measure.logs.tables import (
     UNREAD,
     WORD_BYTES,
     CheckedLog,
+    ForcedChoice,
     LogRow,
     Table,
 )
@@ -109,6 +111,7 @@ def _parse_collective(name: str) -> str:
 def _check_table(table: Table, collective: str | None) -> CheckedLog:
     """Checks one table. Raises InputError if it is inconsistent."""
     with error_context(table.source):
+        _check_forced(table.forced)
         _check_distinct_ranks(table)
         what = _collective(table, collective)
         if why := _explain_mismatch(table, what):
@@ -125,6 +128,14 @@ def _check_table(table: Table, collective: str | None) -> CheckedLog:
             _hosts(table),
             tuple(_select_usable(table.rows)),
             tuple(dict.fromkeys(chain(table.warnings, _warnings(table)))),
+        )
+
+
+def _check_forced(forced: ForcedChoice) -> None:
+    for variable in forced.unknown[:1]:
+        raise InputError(
+            f"{variable} was set to a value that NCCL does not know",
+            hint=f"known are: {', '.join(KNOWN[variable])}",
         )
 
 

@@ -117,7 +117,8 @@ class ForcedChoice:
     """The forced choices of a run: an algorithm and protocol, or all algorithms but ``without``.
 
     Algorithms and protocols (NCCL_ALGO, NCCL_PROTO) have our names. ``split`` is the value of
-    NCCL_TESTS_SPLIT. ``unknown`` has variables with unknown values.
+    NCCL_TESTS_SPLIT. ``unknown`` has variables with words that NCCL does not know. The words are
+    not kept, as they may be private. ``several`` has variables that allow several protocols.
     """
 
     algorithm: str | None = None
@@ -125,10 +126,11 @@ class ForcedChoice:
     without: tuple[str, ...] = ()
     split: str | None = None
     unknown: tuple[str, ...] = ()
+    several: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(f"{name} has a value that names no single way" for name in self.unknown)
+        return tuple(f"{name} allows several protocols: prices are of all" for name in self.several)
 
 
 @dataclass(frozen=True)

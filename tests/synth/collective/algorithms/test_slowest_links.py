@@ -13,6 +13,7 @@ from exhaustive import examples
 from grammar import Collective, Goal, parse
 from hierarchies import (
     Axis,
+    Hierarchy,
     Reduction,
     System,
     load,
@@ -20,9 +21,11 @@ from hierarchies import (
     placements,
 )
 from hierarchies.fabric import roles_of
-from hierarchies.links import Network, Wiring
+from hierarchies.links import Floats, Network, Wiring
 from strategies import all_valid, faulty, reductions, spelled
-from synth.collective.algorithms.algorithms import Choice
+from synth.collective.algorithms.algorithms import Algorithm, Choice
+from synth.collective.algorithms.link_loads import Loads, sum_by_link
+from synth.collective.algorithms.slowest_links import SlowestLinks, loads_per_level
 from synth.collective.price.bound import bound
 from synth.collective.price.flows import simulate
 from synth.collective.price.segments import price_ticks
@@ -33,6 +36,7 @@ from synth.collective.ranking.planner import answers
 from synth.collective.ranking.request import Request
 from synth.collective.semantics.lowering import lower
 from synth.collective.semantics.programs import Language
+from synth.collective.semantics.schedule import GroupList
 from synth.collective.verify.rehearsal import derive_valid
 
 SIZE = 2**24
@@ -159,3 +163,79 @@ def test_bounds_of_other_goals_follow_too() -> None:
         assert bound(system, reduction, SIZE, goal).seconds > 2 * (
             bound(system.healthy, reduction, SIZE, goal).seconds
         )
+
+
+def nics_of(loads: Loads) -> Floats:
+    """The bytes on the NICs of four nodes of dgx-h100, out and in; shape (4, 8, 2)."""
+    carried = sum_by_link(list(loads.entries()), loads.wiring)
+    return carried[: loads.wiring.firsts[1]].reshape(4, 8, 2)
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.TREE])
+@pytest.mark.parametrize(
+    ("missing", "channels"),
+    [
+        (["node0/nic3"], 7),
+        (["node1/nic0"], 7),
+        (["node0/nic3", "node2/nic5"], 7),
+        (["node0/nic3", "node2/nic5", "node2/nic7"], 6),
+    ],
+)
+def test_all_nodes_have_the_channels_of_the_poorest(
+    algorithm: Algorithm, missing: list[str], channels: int
+) -> None:
+    """A leaf of a tree has ports to spare, but its channels are those of all nodes."""
+    system = load("dgx-h100:4")
+    lacking = system.with_faults([parse_fault(name, system.hierarchy) for name in missing])
+    roles = roles_of(whole(system), (0, 1), ())
+    [healthy, now] = [
+        SlowestLinks(each).loads(Collective.ALL_REDUCE, algorithm, roles)
+        for each in (system, lacking)
+    ]
+    nics, before = nics_of(now), nics_of(healthy)
+    assert ((nics > 0).sum(axis=1) == channels).all()
+    assert nics.sum(axis=1) == pytest.approx(before.sum(axis=1))
+    assert loads_per_level(now)[1][0] == pytest.approx(
+        8 / channels * loads_per_level(healthy)[1][0]
+    )
+
+
+def test_members_that_send_by_their_own_ports_take_a_detour_as_before() -> None:
+    """An all-to-all has no channels that are laid over the ports of all nodes."""
+    system = load("dgx-h100:4")
+    lacking = system.with_faults([parse_fault("node0/nic3", system.hierarchy)])
+    roles = roles_of(whole(system), (0, 1), ())
+    [healthy, now] = [
+        nics_of(SlowestLinks(each).loads(Collective.ALL_TO_ALL, Algorithm.DIRECT, roles))
+        for each in (system, lacking)
+    ]
+    assert now[1:] == pytest.approx(healthy[1:])
+    others = [port for port in range(8) if port != 3]
+    assert now[0, others] == pytest.approx(8 / 7 * healthy[0, others])
+
+
+def test_groups_whose_only_port_is_missing_take_a_detour() -> None:
+    """One rank a node behind a dead NIC: the other NICs of that node carry its bytes."""
+    system = load("dgx-h100:4")
+    lacking = system.with_faults([parse_fault("node0/nic3", system.hierarchy)])
+    groups = GroupList(((3, 11, 19, 27),), (1.0,))
+    loads = SlowestLinks(lacking).loads(Collective.ALL_REDUCE, Algorithm.RING, groups)
+    nics = nics_of(loads)
+    assert (nics[1:] > 0).sum() == 2 * 3
+    assert nics[0, 0] == pytest.approx(nics[1, 3] / 7)
+
+
+def test_blocks_with_several_ports_lose_them_one_by_one() -> None:
+    system = replace(load("dgx-h100:2"), hierarchy=Hierarchy.of(node=2, gpu=4))
+    lacking = system.with_faults([parse_fault("node0/nic3", system.hierarchy)])
+    wiring = Wiring(lacking)
+    left = wiring.ports_left(0)
+    assert left is not None
+    assert left.tolist() == [2, 1, 2, 2, 2, 2, 2, 2]
+    assert Wiring(system).ports_left(0) is None
+    roles = roles_of(whole(lacking), (0, 1), ())
+    healthy, now = (
+        loads_per_level(SlowestLinks(each).loads(Collective.ALL_REDUCE, Algorithm.RING, roles))
+        for each in (system, lacking)
+    )
+    assert now[1][0] == pytest.approx(8 / 7 * healthy[1][0])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hierarchies import InputError
 from log_writer import Written, text
 from synth.collective.algorithms.nccl_model import SPELLINGS
 from synth.measure.logs.header import Environment, is_command
@@ -117,7 +118,37 @@ def test_values_leave_what_the_runtime_may_choose(
     environment.read(line)
     found = environment.forced("all_reduce")
     assert (found.algorithm, found.without) == (algorithm, without)
-    assert bool(found.unknown) == ("Newest" in line)
+    assert found.unknown == (("NCCL_ALGO",) if "Newest" in line else ())
+
+
+@pytest.mark.parametrize(
+    ("setting", "variable", "known"),
+    [
+        ("NCCL_ALGO=Foo", "NCCL_ALGO", "Ring, Tree, NVLS, NVLSTree"),
+        ("NCCL_ALGO=^Ring,Foo", "NCCL_ALGO", "Ring, Tree"),
+        ("NCCL_ALGO='Ring;allreduce:Foo'", "NCCL_ALGO", "Ring, Tree"),
+        ("NCCL_PROTO=LL256", "NCCL_PROTO", "Simple, LL, LL128"),
+        ("NCCL_ALGO=Ring NCCL_NVLS_ENABLE=9", "NCCL_NVLS_ENABLE", "0, 1, 2"),
+    ],
+)
+def test_a_word_that_nccl_does_not_know_is_one_error(
+    setting: str, variable: str, known: str
+) -> None:
+    """It is not quoted: a file's words may be private."""
+    lines = [f"$ {setting} ./build/all_reduce_perf -b 8 -e 1M", *table()]
+    with pytest.raises(InputError) as raised:
+        ways(lines)
+    told = str(raised.value)
+    assert f"{variable} was set to a value that NCCL does not know; known are: {known}" in told
+    assert "Foo" not in told
+    assert told.count("known are") == 1
+
+
+def test_a_word_for_another_collective_or_of_a_run_before_is_no_error() -> None:
+    fine = ["$ NCCL_ALGO='allgather:Foo' ./build/all_reduce_perf", *table()]
+    assert ways(fine) == [(None, None)]
+    later = ["export NCCL_ALGO=Foo", "export NCCL_ALGO=CollNet", "./build/all_reduce_perf"]
+    assert ways([*later, *table()]) == [("collnet_direct", None)]
 
 
 def test_a_command_holds_for_all_tables_below_its_head() -> None:
@@ -136,9 +167,13 @@ def test_a_run_that_printed_no_table_forces_no_other() -> None:
 
 def test_a_value_that_names_nothing_known_does_not_leave_an_earlier_one() -> None:
     lines = ["export NCCL_ALGO=Ring", "NCCL_ALGO=Newest ./all_reduce_perf -g 8", *table()]
-    [log] = parse_logs("\n".join(lines), "a")
-    assert log.table.forced.algorithm is None
-    assert any("NCCL_ALGO" in warning for warning in log.warnings)
+    with pytest.raises(InputError, match="NCCL_ALGO was set to"):
+        parse_logs("\n".join(lines), "a")
+
+
+def test_several_protocols_are_told() -> None:
+    [log] = parse_logs("\n".join(["NCCL_PROTO=LL,Simple ./all_reduce_perf", *table()]), "a")
+    assert any("NCCL_PROTO allows several" in warning for warning in log.warnings)
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ TOLD = Written("all_reduce", 8, 2, tuple(a_row(size) for size in SIZES))
 ENV = [
     f"AWS_SECRET_ACCESS_KEY={SECRET}",
     "NCCL_ALGO=Ring",
-    f"NCCL_PROTO={SECRET}",
+    "NCCL_PROTO=LL,Simple",
     f"NCCL_TESTS_SPLIT={SECRET}",
     f"PATH=/{SECRET}",
 ]
@@ -309,6 +309,13 @@ def test_json_is_read_and_no_string_of_its_environment_is_kept() -> None:
         None,
     )
     assert SECRET not in repr(log)
+
+
+def test_a_protocol_that_nccl_does_not_know_is_refused_and_not_quoted() -> None:
+    with pytest.raises(InputError) as raised:
+        parse_logs(json.dumps(nccl_json(TOLD, [f"NCCL_PROTO={SECRET}"])), "a.json")
+    assert "known are: Simple, LL, LL128" in str(raised.value)
+    assert SECRET not in str(raised.value)
 
 
 @given(st.text(min_size=6, max_size=40), st.sampled_from(["args", "env", "results", "config", "x"]))
