@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -41,7 +40,6 @@ from synth.collective.ranking.distinct import (
 )
 from synth.collective.ranking.library import Labels, Library
 from synth.collective.ranking.stripes import (
-    KnownPrices,
     PathStripe,
     PhasesOf,
     StripeSplit,
@@ -275,60 +273,31 @@ class _Candidates:
         order = {text: rank for rank, text in enumerate(sorted(set(spelled)))}
         return graph.cheapest(prices, [order[text] for text in spelled], limit)
 
-    def _followed(self, paths: int | None = None) -> PathRanking:
-        """Returns the ranking of all paths, or of the first few."""
+    def _followed(self) -> PathRanking:
         sizes = {count: self._payload_bytes / count for count in self._search.segments}
         works = choices(self._simulator, self._kinds, self._reduction, sizes)
-        return PathRanking(self._by_kind[:paths], works, _SEEDS)
+        return PathRanking(self._by_kind, works, _SEEDS)
 
     def _splits(self, seeds: Sequence[SegmentedPath], limit: int | None) -> list[StripeSplit]:
         """Returns the best split over several programs, if it beats a single one, and a simpler
         split.
         """
-        ways, pools = [self._phases_by(pick) for pick in OVERLAP_PICKS], [*self._pools(seeds)]
+        search, paths = self._search, len(self._paths)
+        seeds = sorted(seeds, key=lambda seed: (seed.ticks, seed.path))[:_SEEDS]
+        ways = [self._phases_by(pick) for pick in OVERLAP_PICKS]
         found: list[tuple[StripeSplit, PhasesOf]] = []
         for way in ways if self._both_ways else ways[:1]:
-            known, most = KnownPrices(), limit
-            for paths, singles in pools:
-                stripes = split(
-                    way,
-                    paths,
-                    singles,
-                    self._payload_bytes,
-                    self._search.segments,
-                    most,
-                    self._search.go_on,
-                    known,
-                )
-                if stripes:
-                    most = stripes.ticks if most is None else min(most, stripes.ticks)
-                    found.append(_price_stripes(stripes.stripes, ways))
-        least = min((seed.ticks for seed in seeds), default=0)
-        found = [priced for priced in found if priced[0].ticks < least]
+            most = min([priced.ticks for priced, _ in found], default=limit)
+            stripes = split(
+                way, paths, seeds, self._payload_bytes, search.segments, most, search.go_on
+            )
+            found += [_price_stripes(stripes.stripes, ways)] if stripes else []
         if not found:
             return []
         best, way = min(found, key=lambda priced: (priced[0].ticks, priced[0].stripes))
         limit = largest_near(best.ticks, finest_resolution(self._simulator.system))
-        simple = find_simpler_split(best, way, self._search.segments, limit)
+        simple = find_simpler_split(best, way, search.segments, limit)
         return [best, _price_stripes(simple.stripes, ways)[0]]
-
-    def _pools(
-        self, seeds: Sequence[SegmentedPath]
-    ) -> Iterator[tuple[int, Sequence[SegmentedPath]]]:
-        """Yields the programs of at most so many steps: their number, and their cheapest.
-
-        A split is searched among each of these, because the search is no exact one: among more
-        programs it may end in a dearer split. ``seeds`` are the cheapest of all.
-        """
-        steps = [len(labels) for labels in self._paths]
-        for most in sorted({*steps}):
-            paths = bisect_right(steps, most)
-            if paths < len(steps):
-                ranking = self._followed(paths)
-                cheapest = cheapest_paths(ranking, _SEEDS, None, self._search.go_on)
-            else:
-                cheapest = [*seeds]
-            yield paths, sorted(cheapest, key=lambda seed: (seed.ticks, seed.path))[:_SEEDS]
 
     @property
     def _both_ways(self) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise, permutations, product
 from math import inf
 
@@ -53,18 +53,6 @@ class PathStripe:
     path: int
     size_bytes: int
     segments: int
-
-
-_Stripes = tuple[PathStripe, ...]
-_Priced = tuple[int, _Stripes]
-
-
-@dataclass(frozen=True)
-class KnownPrices:
-    """Prices of splits, and the largest limit above which others are known to be. Mutable."""
-
-    prices: dict[_Stripes, int] = field(default_factory=dict)
-    above: dict[_Stripes, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,15 +131,13 @@ def split(
     counts: Sequence[int] = SEGMENTS,
     limit: int | None = None,
     go_on: Callable[[], bool] = lambda: True,
-    known: KnownPrices | None = None,
 ) -> StripeSplit | None:
     """Returns the best split found of a payload over programs that share the machine.
 
     ``phases_of`` prices the paths 0 to ``paths`` - 1; ``singles`` are the best single programs,
-    best first; ``counts`` are the numbers of segments to try; ``known`` the prices of splits of the
-    same payload, to which more are added. None if no split is cheaper than the best single by half
-    a percent, if ``go_on`` returns False before one is found, or if even the linear program's time
-    exceeds ``limit``. Otherwise no result depends on ``limit``.
+    best first; ``counts`` are the numbers of segments to try. None if no split is cheaper than
+    the best single by half a percent, if ``go_on`` returns False before one is found, or if
+    even the linear program's time exceeds ``limit``.
     """
     if not singles or not singles[0].ticks or payload_bytes < 4 * _SMALLEST:
         return None
@@ -159,17 +145,16 @@ def split(
     size = payload_bytes / first.segments
     mixes = _Mixes([phases_of(path, size) for path in range(paths)], first.segments)
     usual = {single.path: single.segments for single in singles}
-    climb = _Climb(phases_of, mixes, payload_bytes, numbers, usual, known or KnownPrices())
+    climb = _Climb(phases_of, mixes, payload_bytes, numbers, usual)
     best: _Priced = (first.ticks, (PathStripe(first.path, payload_bytes, first.segments),))
-    worth = _most_ticks_worth(best[0])
-    most = worth if limit is None else min(limit, worth)
+    most = _most_ticks_worth(best[0]) if limit is None else min(limit, _most_ticks_worth(best[0]))
     if ticks_of(mixes.least_seconds) > most:
         return None
     starts: list[_Priced] = []
     for choice in mixes.choices([single.path for single in singles]):
         if ticks_of(mixes.of(choice).seconds) <= most and go_on():
             cheapest = min([best[0], *(ticks for ticks, _ in starts)])
-            start = climb.start(choice, min(worth, cheapest) * (_RAW + 1) // _RAW)
+            start = climb.start(choice, min(most, cheapest) * (_RAW + 1) // _RAW)
             starts += [start] if start else []
     chosen = _diverse(sorted(starts))[:_REFINED]
     found = min((climb.down(start) for start in chosen if go_on()), default=best)
@@ -191,6 +176,10 @@ def _diverse(starts: Sequence[_Priced]) -> list[_Priced]:
 def _most_ticks_worth(ticks: int) -> int:
     """Returns the highest price at which more stripes are worth their groups and streams."""
     return ticks - max(1, ticks // _LEAST_GAIN)
+
+
+_Stripes = tuple[PathStripe, ...]
+_Priced = tuple[int, _Stripes]
 
 
 class _Mixes:
@@ -275,7 +264,6 @@ class _Climb:
         payload_bytes: int,
         counts: Sequence[int],
         usual: Mapping[int, int],
-        known: KnownPrices,
     ) -> None:
         """``usual``: the segments of the paths that were priced alone."""
         self._phases_of = phases_of
@@ -283,7 +271,8 @@ class _Climb:
         self._payload_bytes = payload_bytes
         self._counts = counts
         self._usual = usual
-        self._prices, self._above = known.prices, known.above
+        self._prices: dict[_Stripes, int] = {}
+        self._above: dict[_Stripes, int] = {}
         self._effort = 0
 
     def start(self, paths: tuple[int, ...], limit: int) -> _Priced | None:
