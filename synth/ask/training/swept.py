@@ -33,7 +33,7 @@ SWEPT_KEYS = (
 """The keys of ``plan`` that can be swept."""
 
 APART_FIRST = (
-    *("model", "sequence", "dtype", "optimizer", "pin"),
+    *("model", "sequence", "dtype", "precision", "optimizer", "pin"),
     *("device", "nccl", "system", "batch"),
 )
 """The keys that can be swept, those first whose values share least of the work on stages."""

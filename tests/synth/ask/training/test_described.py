@@ -15,7 +15,8 @@ from synth.ask.planning import PlanQuestion
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.cli.app import app
-from synth.cli.inputs import read_model, read_swept
+from synth.cli.foreign_inputs import read_model
+from synth.cli.inputs import read_swept
 from synth.collective.ranking.request import Watcher
 
 QWEN = {"name": "qwen/config.json", "text": text_of("qwen3")}
