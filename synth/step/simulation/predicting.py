@@ -221,16 +221,11 @@ def predict_step(
 
 def local_seconds(prediction: StepPrediction, microbatches: int) -> tuple[float, float]:
     """Returns the compute seconds of a step, summed over ranks, and how many were measured."""
-    whole = measured = 0.0
-    for task in prediction.device.tasks:
+    device, whole, measured = prediction.device, 0.0, 0.0
+    for task in device.tasks:
         if not task.request:
-            times = 1 if task.place.when in ONCE_PHASES else microbatches
-            stage = task.place.stage
-            times *= (
-                len(prediction.ranks)
-                if stage == EVERYWHERE
-                else prediction.device.count_stages(stage)
-            )
+            times, stage = 1 if task.place.when in ONCE_PHASES else microbatches, task.place.stage
+            times *= len(prediction.ranks) if stage == EVERYWHERE else device.count_stages(stage)
             whole += times * task.seconds
             measured += times * task.measured
     return whole, measured
