@@ -104,14 +104,14 @@ class QuestionRun:
         """Ask for a partial answer."""
         with self._lock:
             self._stopped = True
-            for ticket in self._tickets.values():
+            for ticket in [*self._tickets.values()]:
                 ticket.stop()
 
     def kill(self) -> None:
         """End the work now: ``run`` raises KilledError."""
         with self._lock:
             self._killed = True
-            for ticket in self._tickets.values():
+            for ticket in [*self._tickets.values()]:
                 ticket.kill()
 
     def _may_begin(
@@ -155,7 +155,8 @@ class QuestionRun:
         Drops all references to the ticket, which has a copy of the question: a raised error refers
         to this frame, so a ticket in it would form a cycle and stay in memory.
         """
-        ticket = self._tickets.pop(number)
+        with self._lock:  # ``stop`` and ``kill`` go through the tickets in threads of their own
+            ticket = self._tickets.pop(number)
         try:
             reply = REPLY.validate_python(ticket.future.result())
         finally:

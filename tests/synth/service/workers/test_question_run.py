@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -188,6 +190,34 @@ def test_a_spent_budget_still_has_the_rows_of_a_piece() -> None:
     assert reply.outcome is Outcome.PARTIAL
     assert len(workers.tickets) == 1
     assert values(reply)
+
+
+def test_a_killed_piece_may_be_taken_before_the_others_are_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, kill = threading.Event(), FakeTicket.kill
+
+    def kill_slowly(ticket: FakeTicket) -> None:
+        kill(ticket)
+        time.sleep(0.1)  # the run takes the piece meanwhile
+
+    def begin(number: int, ticket: FakeTicket) -> Json | Exception:
+        begun.set()
+        wait([ticket.future])
+        return KilledError("killed")
+
+    def run_until_killed() -> None:
+        with suppress(KilledError):
+            run.run()
+
+    monkeypatch.setattr(FakeTicket, "kill", kill_slowly)
+    run = run_of(FakeWorkers(begin))
+    running = threading.Thread(target=run_until_killed)
+    running.start()
+    assert begun.wait(60)
+    run.kill()
+    running.join(60)
+    assert not running.is_alive()
 
 
 def test_a_kill_ends_all_pieces() -> None:

@@ -236,7 +236,7 @@ def test_an_expert_takes_its_fair_share_of_the_tokens_of_a_sample_and_no_more() 
                 bent = gate / (1 + np.exp(-gate)) * (token @ weights["up"][expert])
                 wanted[sample, at] += share * (bent @ weights["down"][expert])
     assert left_out > 0
-    found = mixture(*jax.tree.map(jnp.float32, (x, weights)), sizes=sizes)
+    found = mixture(*jax.tree.map(jnp.float32, (x, weights)), sizes=sizes, form=sizes.form)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
