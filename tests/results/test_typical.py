@@ -84,6 +84,7 @@ def test_rows_of_a_default_log_may_have_gone_by_any_way() -> None:
     assert known.seconds(START, known.assign(START)) == pytest.approx(taken)
 
 
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared/data beside this checkout")
 def test_the_slow_kind_is_that_of_machines_that_use_less_of_their_nics() -> None:
     """By busbw of the largest row alone, which no model has seen.
 
