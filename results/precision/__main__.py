@@ -6,8 +6,6 @@ the clock as ``collsynth simulate`` puts it, in its precision and in bfloat16; n
 
 from __future__ import annotations
 
-import argparse
-import json
 import tomllib
 from pathlib import Path
 from statistics import median
@@ -61,14 +59,8 @@ def page(data: dict[str, Any]) -> pages.Page:
     return pages.page("precision", data=data)
 
 
-def main() -> None:
-    given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--dry", action="store_true", help="print, and keep nothing")
-    given.add_argument("--page", action="store_true", help="write the page from the data on disk")
-    asked = given.parse_args()
-    if asked.page:
-        page(record.read(DATA)).write()
-        return
+def measure() -> dict[str, Any]:
+    """Compares all rows, and summarises their errors."""
     rows = tomllib.loads(Path(__file__).with_name("rows.toml").read_text(encoding="utf-8"))["row"]
     found = []
     for row in rows:
@@ -76,12 +68,8 @@ def main() -> None:
         print(row["id"], f"{found[-1]['error']:+.1%}", flush=True)
     errors = [abs(row["error"]) for row in found]
     summary = {"median": median(errors), "most": max(errors)}
-    data = record.origin(COMMAND) | summary | {"rows": found}
-    if asked.dry:
-        print(json.dumps(data, indent=1))
-    else:
-        pages.keep(DATA, data, page)
+    return record.origin(COMMAND) | summary | {"rows": found}
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(pages.command(COMMAND, DATA, measure, page))
