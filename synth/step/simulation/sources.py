@@ -45,7 +45,9 @@ class Rooflines:
         ``flash``: attention scores are never in memory.
         """
         scores = find_scores(program, plan.parts) if flash else frozenset()
-        return cls(device, scores, find_vocabulary(step, plan))
+        # Products are told apart by the vocabulary only where some run in another precision.
+        vocabulary = find_vocabulary(step, plan) if device.precision else frozenset()
+        return cls(device, scores, vocabulary)
 
     def __call__(self, section: Section) -> Estimate:
         return section_estimate(section, self.device, self.scores, self.vocabulary)
