@@ -29,9 +29,9 @@ def find_front(
 ) -> dict[int, float]:
     """Returns the numbers on the front with their seconds, the fastest and largest first.
 
-    Of equal choices the first to be priced stays. ``nearer`` return tighter bounds, each tighter
-    than the one before. They are computed before a price, for all choices with equal bounds and
-    sizes at once. If ``go_on`` returns False, the front is that of the choices priced so far.
+    Of equal choices the first to be priced stays. ``nearer``: functions that compute tighter bounds
+    before a price is computed, each tighter than the one before, for all choices with equal bounds
+    and sizes at once. If ``go_on`` returns False, the front is that of the choices priced so far.
     """
     seconds, large = np.full(len(sizes), np.nan), np.array(sizes, float)
     order = np.argsort(large, kind="stable")
