@@ -42,9 +42,9 @@ class Device:
     ``multiprocessors`` (for a TPU: its cores, and the side of its matrix unit).
     ``launch_seconds`` is the time of the shortest operation; ``attention_flops_per_second`` the
     measured rates of flash attention, forward and backward. ``sources`` has the source of each
-    number, ``unconfirmed`` the numbers that no primary source confirms. ``precision`` is not of
-    the device but of its use: how products of weights are computed (``synth.compute.precision``),
-    empty for products of the operands as they are.
+    number, ``unconfirmed`` the numbers that no primary source confirms. ``precision``: how a
+    runtime computes products of weights on it (``synth.compute.precision``); empty if their
+    operands are not quantized.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The plans for all combinations of several values: what they come to in words, and their table."""
+"""A sweep of plans: its verdict in words, and its table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIGURES: Columns[SweptPlan] = {
 
 @dataclass(frozen=True)
 class Throughput:
-    """A combination that has a plan: what it makes a second, in all and on each device."""
+    """Tokens or samples a second of a combination that has a plan, on all of its devices."""
 
     row: SweptPlan
     rate: float
@@ -37,7 +37,7 @@ class Throughput:
 
     @property
     def per_device(self) -> float:
-        """What each device makes a second."""
+        """Tokens or samples a second of each device."""
         return self.rate / self.devices
 
 
@@ -55,7 +55,7 @@ class SweepSummary:
 
 
 def summarize_sweep(answer: PlanSweepReply) -> SweepSummary:
-    """Returns which combination makes the most on each device, and what the others change."""
+    """Returns the combination with the highest throughput per device, and how others compare."""
     planned = [row for row in answer.rows if row.plan is not None]
     unit = "tokens" if all(row.tokens_per_second for row in planned) else "samples"
     throughputs = [
@@ -78,7 +78,7 @@ def summarize_sweep(answer: PlanSweepReply) -> SweepSummary:
 def _change_lines(
     answer: PlanSweepReply, throughputs: Sequence[Throughput], best: Throughput, unit: str
 ) -> Iterator[str]:
-    """Yields the most in all, where that is another row, and the rows that differ in one key."""
+    """Yields the row with the highest total throughput, and rows that differ in one key."""
     most = max(throughputs, key=lambda made: made.rate)
     if most.rate > best.rate:
         yield (
