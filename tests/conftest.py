@@ -28,6 +28,11 @@ settings.register_profile(
 )
 settings.load_profile("house")
 
+# One thread for linear algebra: workers occupy the processors, and threads of BLAS spin while they
+# wait, by which fits took three times the processor seconds. Numpy reads it when it is loaded;
+# child processes inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Its runner makes all commands anew for each one that a test runs; a program does so once.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
