@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise, permutations
+from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import linprog
@@ -115,8 +115,8 @@ def _carried(program: _Program, edges: list[Hop], goal: Goal, group: Group) -> I
     """For each thing that is sent or summed, what every hop carries of it."""
     turned = [(there, here, way) for here, there, way in edges]
     if goal is Goal.ALL_TO_ALL:
-        for source, target in permutations(group, 2):
-            yield _spread(program, edges, source, (target,), 1 / len(group))
+        for source in group:
+            yield _each(program, edges, source, group)
     elif goal is Goal.ALL_REDUCE:
         places = sorted({place for here, there, _ in edges for place in (here, there)}, key=repr)
         shares = program.unknowns(len(places))
@@ -131,6 +131,28 @@ def _carried(program: _Program, edges: list[Hop], goal: Goal, group: Group) -> I
             yield _spread(program, turned if sums else edges, root, group, 1 / len(roots))
 
 
+def _each(program: _Program, edges: list[Hop], source: Place, group: Group) -> range:
+    """What hops carry at least so that each target gets its own share, sums of flows to each.
+
+    A flow from one source that ends in several places is a sum of flows to each of them (flows
+    decompose into paths and circles), so that one unknown a hop is enough.
+    """
+    carried = program.unknowns(len(edges))
+    for place in {place for here, there, _ in edges for place in (here, there)} - {source}:
+        value = 1 / len(group) if place in group else 0.0
+        program.equal.append((_surplus(edges, carried, place), value))
+    return carried
+
+
+def _surplus(edges: list[Hop], flow: range, place: Place) -> dict[int, float]:
+    """What comes to a place less what leaves it."""
+    return {
+        column: 1.0 if there == place else -1.0
+        for (here, there, _), column in zip(edges, flow, strict=True)
+        if place in (here, there)
+    }
+
+
 def _spread(
     program: _Program, edges: list[Hop], root: Place, to: Iterable[Place], amount: float | int
 ) -> range:
@@ -143,10 +165,7 @@ def _spread(
         flow = program.unknowns(len(edges))
         program.upper += [{f: 1.0, c: -1.0} for f, c in zip(flow, carried, strict=True)]
         for place in places - {root}:
-            row: dict[int, float] = {}
-            for (here, there, _), column in zip(edges, flow, strict=True):
-                if place in (here, there):
-                    row[column] = 1.0 if there == place else -1.0
+            row = _surplus(edges, flow, place)
             value = 0.0
             if place == target and isinstance(amount, int):
                 row[amount] = -1.0
