@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import resources
@@ -116,9 +117,7 @@ def parse_either(text: str, *, where: str = "step") -> Step | ShardedStep:
     """Parse a step, sharded if its first line has axes. Raises InputError as the other two do."""
     if not text.endswith("\n"):
         text += "\n"
-    if len(text) > BEGINNING:
-        check_beginning(text, where=where)
-    name, over, graph = _read(text, "start", where).children
+    name, over, graph = _read_step(text, where).children
     axes = None if over is None else _sizes(over, text, where)
     reader = _StepTransformer(text, where, axes)
     parsed = reader.graph(graph)
@@ -140,13 +139,30 @@ def check_beginning(text: str, *, where: str = "step") -> None:
 
     Checks its first lines, the lengths of its lines, and names that denote two values.
     """
+    _read_beginning(text, where)
+
+
+def _read_step(text: str, where: str) -> Any:
+    """Return the parse tree of a step; the beginning of a long one is read before its names."""
+    if len(text) <= BEGINNING:
+        return _read(text, "start", where)
+    parser = _read_beginning(text, where)
+    with _syntax_errors(text, where):
+        return parser.resume_parse()
+
+
+def _read_beginning(text: str, where: str) -> Any:
+    """Check as ``check_beginning`` does, and return the parser after the first lines (of lark)."""
     check_length(text, where)
-    head = text[:BEGINNING].rpartition("\n")[0] + "\n"
-    try:
-        _lark().parse_interactive(head, "start").exhaust_lexer()
-    except UnexpectedInput as error:
-        raise describe_unexpected(text, error, _WORDS, subject=where) from None
+    end = text.rfind("\n", 0, BEGINNING) + 1
+    parser = _lark().parse_interactive(text, "start")
+    with _syntax_errors(text, where):
+        for token in parser.iter_parse() if end else ():
+            if token.end_pos == end:  # an end of a line is a token, fed when the next is read
+                parser.feed_token(token)
+                break
     check_names(text, where)
+    return parser
 
 
 def _sizes(over: Any, text: str, where: str) -> dict[str, int]:
@@ -194,8 +210,15 @@ def _lark() -> Lark:
 
 def _read(text: str, start: str, where: str) -> Any:
     """Return the parse tree of a text (Any: lark's trees have no more precise type)."""
-    try:
+    with _syntax_errors(text, where):
         return _lark().parse(text, start)
+
+
+@contextmanager
+def _syntax_errors(text: str, where: str) -> Iterator[None]:
+    """Raise InputError, with a caret, for what lark did not expect."""
+    try:
+        yield
     except UnexpectedInput as error:
         raise describe_unexpected(text, error, _WORDS, subject=where) from None
 
