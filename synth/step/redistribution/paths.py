@@ -251,14 +251,15 @@ def _build_graph(
     """Builds the graph once for all pairs of shardings and all values of this rank."""
     sizes = dict(axes)
     whole = prod(sizes.values()) ** 2
+    in_order = sorted(kinds, key=lambda kind: kind.value)
+    vertices = [end for end in shardings(rank, tuple(sizes), in_order) if _is_of_one_kind(end)]
+    spellings = {end: end.spelled() for end in vertices}
 
     def following(before: Sharding) -> Iterator[tuple[_Edge, Sharding]]:
         for move in filter(allowed, list_moves(before, sizes, kinds)):
-            spelled = str(move), move.after.spelled()
+            spelled = str(move), spellings[move.after]
             yield _Edge(move, _move_bytes(move, sizes, whole), whole, spelled), move.after
 
-    in_order = sorted(kinds, key=lambda kind: kind.value)
-    vertices = [end for end in shardings(rank, tuple(sizes), in_order) if _is_of_one_kind(end)]
     graph = join_vertices(vertices, following, max_moves=_most_moves(len(axes)))
     spelled = sorted(graph.alphabet, key=lambda edge: edge.spelled)
     place = {edge: number for number, edge in enumerate(spelled)}
