@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 Floats = npt.NDArray[np.float64]
 
@@ -91,6 +90,8 @@ def _options(highs: Any) -> Any:
 def _solve_by_scipy(
     costs: Floats, rows: Floats, limits: Floats, equal_rows: Floats, equal_to: Floats
 ) -> LinearOptimum:
+    import scipy.optimize  # nearly never needed, and slow to import
+
     found = scipy.optimize.linprog(costs, rows, limits, equal_rows, equal_to, method="highs")
     if found.status:
         raise ArithmeticError(found.message)

@@ -14,7 +14,6 @@ from synth.ask.export import prepare_emit_input
 from synth.collective.algorithms.algorithms import Choice
 from synth.collective.emit.mesh import RankOrder
 from synth.collective.emit.source import CannotExpressError, EmitOptions
-from synth.collective.emit.targets import emit
 from synth.collective.price.steps import total_seconds
 from synth.collective.ranking.how_to_get import AdviceKind, advise
 from synth.step.frameworks import Configurations
@@ -79,6 +78,8 @@ def execution_plans_of(
             f"{format_duration(found.plain_seconds)}"
         )
         return f"in one segment it takes {own}"
+    from synth.collective.emit.targets import emit  # slow to import, and seldom needed
+
     try:
         files = emit("mscclpp", found.source)
     except CannotExpressError as error:
@@ -94,6 +95,8 @@ def emit_files(
     chosen: EarlierAnswer, target: str, order: RankOrder, name: str
 ) -> Iterator[tuple[str, str]]:
     """Files of a program, in a folder; none where the target has no words for it."""
+    from synth.collective.emit.targets import emit  # as above
+
     try:
         files = emit(target, prepare_emit_input(chosen, _options(order)).source)
     except CannotExpressError:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING, Any
 
 from grammar.tensors.sharding import ReductionKind
 from hierarchies import Placement
@@ -22,6 +20,9 @@ from synth.collective.emit.source import (
     number_stripe_errors,
 )
 from synth.collective.semantics.schedule import Exchange, Schedule, Transpose
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _NUMBERING = {
     RankOrder.MACHINE: "device by device, as launchers do by themselves",
@@ -43,6 +44,8 @@ _SUMMED = {
 @cache
 def templates(package: str) -> Environment:
     """Returns a package's templates, without escaping; undefined variables are errors."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # slow to import
+
     return Environment(
         loader=PackageLoader(package),
         undefined=StrictUndefined,

@@ -97,7 +97,7 @@ def prove_answers(
             if isinstance(result, Answer):
                 priced[item] = result
             elif isinstance(item, Derivation):
-                library.verdicts[item.instructions] = result
+                library.learn(item, result)
         yield _complete_answer(priced[kind], each, library)
 
 
@@ -108,8 +108,8 @@ def _list_work(
     items: dict[Hashable, Derivation | Hashable] = {}
     for kind, programs in parts.items():
         for part in programs:
-            if (steps := part.derivation.instructions) not in library.verdicts:
-                items.setdefault(steps, part.derivation)
+            if library.verdict(part.derivation) is None:
+                items.setdefault(part.derivation.instructions, part.derivation)
         items[kind] = kind
     return [*items.values()]
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from grammar import Instruction, spell
 from hierarchies import Tree
+from synth.cache.codec import Codec
+from synth.cache.kept import KeptValues
 from synth.collective.semantics.layout import Move
 from synth.collective.semantics.programs import (
     Language,
@@ -15,11 +17,16 @@ from synth.collective.semantics.programs import (
     explore_moves,
     never_stop,
 )
-from synth.collective.verify.verdict import Verdict
+from synth.collective.semantics.rules import Derivation
+from synth.collective.verify.verdict import Proved, Verdict
 from synth.search.best_first import PathGraph
 
 Graph = PathGraph[Vertex, Move]
 Labels = tuple[int, ...]
+
+PROOFS = KeptValues[Proved]("proof", Codec(Proved), 1024)
+"""Programs that were replayed and proved for all sizes. An unknown verdict is not kept: z3 is asked
+again."""
 
 
 class Library:
@@ -55,6 +62,19 @@ class Library:
             self._paths[depth] = [path.labels for path in graph.cheapest(free, free)]
         return self._paths[depth]
 
+    def verdict(self, derivation: Derivation) -> Verdict | None:
+        """Returns the verdict on a program; None if it was neither judged nor kept as proved."""
+        steps = derivation.instructions
+        if steps not in self.verdicts and (proof := PROOFS.find(_key_of(derivation))):
+            self.verdicts[steps] = proof
+        return self.verdicts.get(steps)
+
+    def learn(self, derivation: Derivation, verdict: Verdict) -> None:
+        """Stores the verdict on a program, and keeps a proof for later questions."""
+        self.verdicts[derivation.instructions] = verdict
+        if isinstance(verdict, Proved):
+            PROOFS.keep(_key_of(derivation), verdict)
+
     def known(self) -> int:
         """Returns for how many depths the programs are listed."""
         return len(self._paths)
@@ -73,3 +93,8 @@ class Library:
             if move.instruction not in texts:
                 texts[move.instruction] = str(spell(move.instruction, tree))
         return [texts[move.instruction] for move in alphabet]
+
+
+def _key_of(derivation: Derivation) -> str:
+    """Returns all that a proof for all sizes depends on: no size, and no name of a digit."""
+    return repr((derivation.goal, len(derivation.tree.digits), derivation.instructions))

@@ -11,25 +11,71 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
+from typing import Any
 
-from grammar import Goal
-from hierarchies import Placement, Reduction, System
+from grammar import (
+    Across,
+    Collective,
+    Goal,
+    Groups,
+    InsideGroup,
+    Instruction,
+    Master,
+    Parallel,
+    Program,
+    ProgramInstruction,
+)
+from hierarchies import Digit, Placement, Reduction, System, Tree
 from hierarchies.fabric import price_class
-from synth.collective.algorithms.algorithms import Choice
-from synth.collective.price.bound import Cuts, cuts_of
+from synth.cache.codec import Codec
+from synth.cache.kept import KeptValues
+from synth.collective.algorithms.algorithms import Algorithm, Choice
+from synth.collective.algorithms.nccl_versions import NcclVersion
+from synth.collective.algorithms.protocols import Protocol
+from synth.collective.algorithms.runtimes import CollectiveRuntime
+from synth.collective.price.bound import Bound, Cuts, cuts_of
 from synth.collective.price.defaults import RuntimeDefaults, defaults
-from synth.collective.price.resolution import estimate_price
+from synth.collective.price.intervals import Interval
+from synth.collective.price.resolution import PriceErrorSource, PriceEstimate, estimate_price
 from synth.collective.price.segments import SEGMENTS, bound_ticks
 from synth.collective.price.step_prices import Simulator
-from synth.collective.price.steps import total_seconds
+from synth.collective.price.steps import InstructionPrice, total_seconds
 from synth.collective.ranking.answers import AnswerRequest, prove_answers, unproved_answer
 from synth.collective.ranking.candidates import CandidatePrograms, CandidateSearch
 from synth.collective.ranking.distinct import DistinctAnswer
 from synth.collective.ranking.how_to_get import seconds_as_advised
 from synth.collective.ranking.library import Library
-from synth.collective.ranking.request import Answer, Request, Watcher
+from synth.collective.ranking.request import (
+    Answer,
+    Candidate,
+    PricedStripe,
+    ProgramPart,
+    Request,
+    Watcher,
+)
+from synth.collective.ranking.settings import RuntimeCall, RuntimeCalls
 from synth.collective.semantics.programs import Language, ShouldContinue, never_stop
+from synth.collective.semantics.rules import Derivation
+from synth.collective.verify.verdict import Proved
+from synth.events.overlap import Lane, PhaseWork
 from synth.search.forks import WorkControl, map_in_forks
+
+ANSWERS_KEPT = 2048
+"""Number of answers in memory; one takes about 5 kB."""
+
+KEPT = KeptValues[Answer](
+    "answer",
+    Codec(
+        *(Answer, Candidate, ProgramPart, PricedStripe, RuntimeCalls, RuntimeCall, Lane, PhaseWork),
+        *(InstructionPrice, PriceEstimate, PriceErrorSource, Interval, Bound, RuntimeDefaults),
+        *(CollectiveRuntime, NcclVersion, Algorithm, Protocol, Derivation, Proved, Tree, Digit),
+        *(Program, ProgramInstruction, InsideGroup, Parallel, Master, Across),
+        *(Instruction, Groups, Collective, Goal),
+    ),
+    ANSWERS_KEPT,
+)
+"""Proved answers, without their placement: all placements of a price class share an answer."""
 
 _Key = tuple[Goal, int, object]
 """A goal, its bytes, and where its axes are placed."""
@@ -52,8 +98,15 @@ class PlacedGoal:
         return cls(request.goal, request.payload_bytes, reduction)
 
 
+def never_end() -> bool:
+    """Returns True: for searches that are never stopped."""
+    return True
+
+
 class ProgramPrices:
     """The best programs on one system with one choice of algorithms. Mutable: it caches them.
+
+    Proved answers are kept for later questions, unless a search might be stopped early.
 
     ``segments`` and ``stripes`` are the planner's; ``language`` holds for every goal. Searches end
     early once ``go_on`` returns False, and listing programs once ``searching`` does. ``libraries``
@@ -69,7 +122,7 @@ class ProgramPrices:
         segments: tuple[int, ...] = SEGMENTS,
         stripes: bool = True,
         libraries: dict[Goal, Library] | None = None,
-        go_on: Callable[[], bool] = lambda: True,
+        go_on: Callable[[], bool] = never_end,
         searching: ShouldContinue = never_stop,
     ) -> None:
         self.system = system
@@ -95,8 +148,8 @@ class ProgramPrices:
 
     @property
     def size(self) -> int:
-        """The number of goals whose best programs are known."""
-        return len(self._best)
+        """The number of goals whose best programs or answers are known."""
+        return max(len(self._best), len(self._answers))
 
     def library(self, goal: Goal) -> Library:
         """Returns the programs for a goal."""
@@ -168,15 +221,50 @@ class ProgramPrices:
     def prove(self, several: Iterable[PlacedGoal], crew: WorkControl) -> None:
         """Finds the best answers to goals as ``search`` does, and proves every answer found."""
         groups: dict[Goal, dict[_Key, AnswerRequest]] = {}
-        for key, placed in self.search(several, crew).items():
-            if key not in self._answers:
-                request = AnswerRequest(1, self._best[key], placed.payload_bytes)
-                groups.setdefault(placed.goal, {})[key] = request
+        unknown = (placed for placed in several if not self._recall(placed))
+        found = self.search(unknown, crew)
+        for key, placed in found.items():
+            request = AnswerRequest(1, self._best[key], placed.payload_bytes)
+            groups.setdefault(placed.goal, {})[key] = request
         proving = _ProofWatcher(crew)
         for goal, requests in groups.items():
             wanted = [*requests.values()]
             answers = prove_answers(self.simulator, wanted, proving, self.library(goal))
             self._answers.update(zip(requests, answers, strict=True))
+        for key, placed in found.items():
+            self._keep(placed, self._answers[key])
+
+    def _recall(self, placed: PlacedGoal) -> bool:
+        """Whether the answer to a goal is known, in memory or from an earlier question."""
+        key = self._key(placed)
+        if key not in self._answers and self._whole:
+            kept = KEPT.find(self._name(placed))
+            if kept is not None:
+                candidate = replace(kept.candidate, reduction=placed.reduction)
+                self._answers[key] = replace(kept, candidate=candidate)
+        return key in self._answers
+
+    def _keep(self, placed: PlacedGoal, answer: Answer) -> None:
+        """Keeps an answer if it is proved and no search was or will be stopped."""
+        if self._whole and all(isinstance(stripe.verdict, Proved) for stripe in answer.stripes):
+            nowhere: Any = None
+            candidate = replace(answer.candidate, reduction=nowhere)
+            KEPT.keep(self._name(placed), replace(answer, candidate=candidate))
+
+    @cached_property
+    def _whole(self) -> bool:
+        """Whether no search can be stopped early."""
+        return self._go_on is never_end and self._searching is never_stop
+
+    @cached_property
+    def _settings(self) -> str:
+        """A digest of all that every answer depends on."""
+        settings = self.system, self.choice, self._language, self._segments, self._stripes
+        return sha256(repr(settings).encode()).hexdigest()
+
+    def _name(self, placed: PlacedGoal) -> str:
+        """Returns the key of a kept answer. Its texts have the names of the tree's digits."""
+        return f"{self._settings} {self._key(placed)!r} {placed.reduction.tree!r}"
 
     def _key(self, placed: PlacedGoal) -> _Key:
         return placed.goal, placed.payload_bytes, price_class(self.system, placed.reduction)

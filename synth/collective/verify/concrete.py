@@ -14,10 +14,9 @@ from itertools import permutations, product
 from operator import or_
 from typing import Any, assert_never
 
-import z3
-
 from grammar import Collective, Goal, Instruction
 from hierarchies import InputError, Tree
+from synth.collective.verify.solver import z3
 from synth.collective.verify.verdict import (
     EFFORT,
     Proved,

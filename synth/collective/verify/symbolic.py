@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-import z3
-
 from grammar import Collective, Goal, Groups, Instruction, Program, instructions
 from hierarchies import Tree
+from synth.collective.verify.solver import z3
 from synth.collective.verify.verdict import EFFORT, DigitValues, share_effort
 from synth.collective.verify.verdict import Proved as Proved
 from synth.collective.verify.verdict import Refuted as Refuted

@@ -17,7 +17,6 @@ from synth.ask.answers.machine_parts import MachineInFull, NcclPart, SlowKind, T
 from synth.ask.answers.parts import Protocol, StepPricePart
 from synth.ask.answers.planning import PlacementsConsidered
 from synth.ask.answers.ranked import CandidatesConsidered
-from synth.ask.answers.training.simulated import PUBLISHED_IN_FP8
 
 T = TypeVar("T")
 Columns = Mapping[str, Callable[[T], str]]
@@ -42,6 +41,9 @@ def paragraphs(*parts: RenderableType | None) -> Group:
 def precision_lines(precision: str) -> Iterator[str]:
     """Yield how far published steps with such products are from predictions."""
     if precision:
+        # Imported here: other answers need no training steps.
+        from synth.ask.answers.training.simulated import PUBLISHED_IN_FP8
+
         low, high = PUBLISHED_IN_FP8
         yield f"published steps in FP8 took {low} to {high} times the seconds predicted this way"
 

@@ -20,10 +20,21 @@ def device_step(values):
     return (v0_reduced,)
 """
 
-from synth.step.emit.files import LANGUAGES, NOT_EXECUTED, add_statement, write, write_operations
-from synth.step.emit.listing import output_names
-from synth.step.emit.programs import Programs, programs_for
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from synth.step.emit.sections import Phase, ProgramSection, split_sections
+
+if TYPE_CHECKING:
+    from synth.step.emit.files import (
+        LANGUAGES,
+        NOT_EXECUTED,
+        add_statement,
+        write,
+        write_operations,
+    )
+    from synth.step.emit.listing import output_names
+    from synth.step.emit.programs import Programs, programs_for
 
 __all__ = [
     "LANGUAGES",
@@ -38,3 +49,12 @@ __all__ = [
     "write",
     "write_operations",
 ]
+
+_WRITERS = {"output_names": "listing", "Programs": "programs", "programs_for": "programs"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what writes files when it is first used: plans are simulated by sections alone."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WRITERS.get(name, 'files')}"), name)

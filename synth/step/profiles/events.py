@@ -31,7 +31,7 @@ from grammar.tensors.operations import Graph, Operand, Step, Value
 from grammar.tensors.sharding import Type, part_shape
 from hierarchies import InputError
 from synth.compute import flops_of
-from synth.step.emit import ProgramSection, write_operations
+from synth.step.emit import ProgramSection
 from synth.step.factors import OperationSharding, part_of
 from synth.step.profiles.blocks import OperationBlock, list_operations, split_blocks
 from synth.step.sharding import LocalOperation, RedistributedValue, StepProgram
@@ -85,6 +85,8 @@ def _event(runtime: str, block: OperationBlock, sizes: Mapping[str, int]) -> Pro
         for (new, _), old in zip(section.makes, block.outputs, strict=True)
         if old in block.sent
     ]
+    from synth.step.emit import write_operations  # only measurements need its templates
+
     text = write_operations(runtime, section, sizes, sent)
     inputs = tuple(
         Type(value.type.dtype, part_shape(value.type, sharding, sizes))

@@ -88,7 +88,19 @@ def test_verbs_without_proofs_load_no_solver() -> None:
         "import sys; from synth.cli.app import app;"
         "app(['count', '--digits', '1'], standalone_mode=False);"
         "print([name for name in ('optimize', 'special', 'linalg', 'sparse')"
-        " if f'scipy.{name}' in sys.modules])"
+        " if f'scipy.{name}' in sys.modules]"
+        " + [name for name in ('z3', 'scipy', 'jinja2', 'synth.step') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines()[-1] == "[]"
+
+
+def test_plans_load_nothing_that_only_files_need() -> None:
+    code = (
+        "import sys; import synth.cli.ask, synth.ask.planning;"
+        "from synth.collective.emit import text;"
+        "print([name for name in ('jax', 'jinja2', 'synth.step.emit.files',"
+        " 'synth.collective.emit.targets') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.splitlines()[-1] == "[]"

@@ -199,7 +199,7 @@ def test_a_run_that_adds_where_maxima_are_asked_for_is_seen(
         assert program != str(text)[begin:end]
         return {name: str(text)[:begin] + program + str(text)[end:]}
 
-    monkeypatch.setattr("synth.collective.run.backends.emit", adding)
+    monkeypatch.setattr("synth.collective.emit.targets.emit", adding)
     given = reducing(source(WHOLE[goal], Reduction.plain(2, 2), 8012, 1, goal), ReductionKind.MAX)
     assert not run(backend, given, TrialRequest(8012, "float32", 1, check=True)).equal
 

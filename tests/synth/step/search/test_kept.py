@@ -21,6 +21,7 @@ from synth import verbs
 from synth.ask.questions.question import parse_question
 from synth.ask.table import VERBS
 from synth.cache.choice import NONE, VARIABLE
+from synth.collective.ranking import library, oracle
 from synth.collective.ranking.request import Watcher
 from synth.step import models
 from synth.step.models import ModelSettings, zoo_step
@@ -38,7 +39,7 @@ ROOT = Path(__file__).parents[4]
 
 def forget() -> None:
     """As a fresh process: nothing is in memory."""
-    for each in (insides.KEPT, models.KEPT, links.KEPT):
+    for each in (insides.KEPT, models.KEPT, links.KEPT, oracle.KEPT, library.PROOFS):
         each.forget()
     models._recall_zoo.cache_clear()
     vars(links._THREAD).clear()
