@@ -34,6 +34,7 @@ from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     RecipeDifferences,
+    RecipeInputs,
     check_divides,
 )
 from synth.step.frameworks.launch import Launch, write_launch
@@ -147,7 +148,7 @@ wheel 0.3.1, read on 2026-11-30)."""
 
 def megatron(inputs: ConfigurationInputs) -> FrameworkFiles:
     """Writes ``arguments.sh``: flags of ``pretrain_gpt.py`` in bash. Raises InputError."""
-    settings, differs, how = _decide_settings(inputs)
+    settings, differs, how = _write_settings(inputs)
     text = _template("megatron.sh.jinja", inputs, differs, flags=[*_flags(settings)])
     command = '"$MEGATRON"/pretrain_gpt.py "${ARGUMENTS[@]}" "${DATA[@]}" "${TRAINING[@]}"'
     before = [*_environment(settings, inputs), ': "${MEGATRON:?the folder of Megatron-LM}"']
@@ -160,7 +161,7 @@ def bridge(inputs: ConfigurationInputs) -> FrameworkFiles:
 
     Raises InputError as ``megatron`` does: both use the same engine.
     """
-    settings, differs, how = _decide_settings(inputs)
+    settings, differs, how = _write_settings(inputs)
     if note := BRIDGE_RECIPES.get(inputs.job.precision):
         differs.say(f"Megatron-Bridge's recipe for {inputs.job.precision} {note}")
     text = _template("bridge.py.jinja", inputs, differs, lines=[*_lines(settings, inputs)])
@@ -210,21 +211,31 @@ def _environment(settings: Settings, inputs: ConfigurationInputs) -> list[str]:
     return ["export CUDA_DEVICE_MAX_CONNECTIONS=1"] if overlaps else []
 
 
-def _decide_settings(inputs: ConfigurationInputs) -> tuple[Settings, RecipeDifferences, Launch]:
+def _write_settings(inputs: ConfigurationInputs) -> tuple[Settings, RecipeDifferences, Launch]:
+    """Returns the settings in the order in which they are written."""
+    settings, differs = _decide_settings(inputs)
+    how = Launch.of(inputs.seated, RankOrder.MEGATRON, [] if inputs.named.experts else [_MAPPING])
+    if how.flag:
+        settings["mapping"] = True
+    return {name: settings[name] for name in SPELLINGS if name in settings}, differs, how
+
+
+def decide_megatron(inputs: RecipeInputs) -> RecipeDifferences:
+    """Returns what Megatron runs instead of a recipe. Raises InputError if it cannot run it."""
+    return _decide_settings(inputs)[1]
+
+
+def _decide_settings(inputs: RecipeInputs) -> tuple[Settings, RecipeDifferences]:
     decoder, differs = inputs.check_decoder(), RecipeDifferences(inputs.named)
     if unusual := list_features(decoder):
         hint = "not written yet for Megatron: --runtime jax or torch writes the whole step"
         raise InputError(f"{inputs.model.name} has {', '.join(unusual)}", hint=hint)
-    how = Launch.of(inputs.seated, RankOrder.MEGATRON, [] if inputs.named.experts else [_MAPPING])
     settings = _model(inputs, decoder, differs) | _parallel(inputs, differs)
     settings |= _sharding(inputs, differs) | _other_settings(inputs, differs)
-    if how.flag:
-        settings["mapping"] = True
-    ordered = {name: settings[name] for name in SPELLINGS if name in settings}
-    return ordered, differs, how
+    return settings, differs
 
 
-def _model(inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences) -> Settings:
+def _model(inputs: RecipeInputs, decoder: Decoder, differs: RecipeDifferences) -> Settings:
     settings: Settings = {
         "layers": decoder.layers,
         "width": decoder.width,
@@ -249,9 +260,7 @@ def _model(inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDiffere
     return settings | _vocabulary(inputs, decoder, differs)
 
 
-def _vocabulary(
-    inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences
-) -> Settings:
+def _vocabulary(inputs: RecipeInputs, decoder: Decoder, differs: RecipeDifferences) -> Settings:
     tensor = inputs.sizes["tensor"]
     fits = [size for size in _powers(PADDING_MULTIPLE) if decoder.vocabulary % (size * tensor) == 0]
     multiple = fits[0] if fits else 1
@@ -270,7 +279,7 @@ def _powers(largest: int) -> Iterator[int]:
         largest //= 2
 
 
-def _parallel(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
+def _parallel(inputs: RecipeInputs, differs: RecipeDifferences) -> Settings:
     recipe, sizes = differs.recipe, inputs.sizes
     settings: Settings = {
         "tensor": sizes["tensor"],
@@ -322,7 +331,7 @@ def _layout(layers: Sequence[int]) -> str:
     return "".join(f"({stage})*{times}" if times > 1 else stage for stage, times in runs)
 
 
-def _experts(inputs: ConfigurationInputs, recipe: Recipe) -> int:
+def _experts(inputs: RecipeInputs, recipe: Recipe) -> int:
     if inputs.sizes["seq"] > 1:
         raise InputError(
             "experts over an axis together with tokens over seq",
@@ -341,7 +350,7 @@ def _tokens_error() -> InputError:
     )
 
 
-def _sharding(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
+def _sharding(inputs: RecipeInputs, differs: RecipeDifferences) -> Settings:
     recipe, sizes = differs.recipe, inputs.sizes
     settings: Settings = {"overlapped": True} if recipe.replicas * sizes["seq"] > 1 else {}
     if not recipe.zero:
@@ -364,7 +373,7 @@ def _sharding(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settin
     }
 
 
-def _other_settings(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
+def _other_settings(inputs: RecipeInputs, differs: RecipeDifferences) -> Settings:
     recipe = differs.recipe
     settings: Settings = {}
     if recipe.remat:

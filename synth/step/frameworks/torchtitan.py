@@ -30,6 +30,7 @@ from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     RecipeDifferences,
+    RecipeInputs,
     check_divides,
 )
 from synth.step.frameworks.launch import Launch, write_launch
@@ -105,7 +106,7 @@ def _python(values: Mapping[str, Value]) -> list[str]:
     return [f"{name} = {value}" for name, value in spelled.items()]
 
 
-def _flavour(inputs: ConfigurationInputs) -> tuple[str, str]:
+def _flavour(inputs: RecipeInputs) -> tuple[str, str]:
     """Returns the flavour of a model. Raises InputError if torchtitan has none for it."""
     inputs.refuse_precision("torchtitan")
     sizes = inputs.model.sizes
@@ -121,10 +122,14 @@ def _flavour(inputs: ConfigurationInputs) -> tuple[str, str]:
     )
 
 
-def _decide_settings(
-    inputs: ConfigurationInputs, version: str
-) -> tuple[Sections, RecipeDifferences]:
+def decide_torchtitan(version: str, inputs: RecipeInputs) -> RecipeDifferences:
+    """Returns what a version runs instead of a recipe. Raises InputError if it cannot run it."""
+    return _decide_settings(inputs, version)[1]
+
+
+def _decide_settings(inputs: RecipeInputs, version: str) -> tuple[Sections, RecipeDifferences]:
     """Returns the options of the sections that both versions have, by section."""
+    _flavour(inputs)
     inputs.check_decoder()
     recipe, sizes = inputs.named, inputs.sizes
     differs = RecipeDifferences(recipe)
@@ -145,7 +150,7 @@ def _decide_settings(
     return {"training": training, "parallelism": _parallelism(inputs, version)}, differs
 
 
-def _check(inputs: ConfigurationInputs, version: str) -> None:
+def _check(inputs: RecipeInputs, version: str) -> None:
     recipe, sizes = inputs.named, inputs.sizes
     if recipe.schedule and recipe.schedule not in SCHEDULES:
         raise InputError(
@@ -171,7 +176,7 @@ def _check(inputs: ConfigurationInputs, version: str) -> None:
         _check_toml(inputs)
 
 
-def _check_toml(inputs: ConfigurationInputs) -> None:
+def _check_toml(inputs: RecipeInputs) -> None:
     recipe, sizes = inputs.named, inputs.sizes
     if not recipe.zero and 1 < sizes["data"] < inputs.devices:
         raise InputError(
@@ -186,7 +191,7 @@ def _check_toml(inputs: ConfigurationInputs) -> None:
         )
 
 
-def _training(inputs: ConfigurationInputs) -> dict[str, Value]:
+def _training(inputs: RecipeInputs) -> dict[str, Value]:
     """Returns the training section; with stages a device receives all its samples at once.
 
     Without stages it receives the samples of a microbatch.
@@ -201,7 +206,7 @@ def _training(inputs: ConfigurationInputs) -> dict[str, Value]:
     }
 
 
-def _parallelism(inputs: ConfigurationInputs, version: str) -> dict[str, Value]:
+def _parallelism(inputs: RecipeInputs, version: str) -> dict[str, Value]:
     recipe, sizes = inputs.named, inputs.sizes
     options: dict[str, Value] = {
         "data_parallel_replicate_degree": 1 if recipe.zero else sizes["data"],
@@ -223,7 +228,7 @@ def _parallelism(inputs: ConfigurationInputs, version: str) -> dict[str, Value]:
     return options
 
 
-def _stages(inputs: ConfigurationInputs, last: str) -> list[list[str]]:
+def _stages(inputs: RecipeInputs, last: str) -> list[list[str]]:
     """Returns the layers of each stage: the table of tokens first, the output on the last."""
     ends = [0, *accumulate(inputs.layers)]
     stages = [[f"layers.{layer}" for layer in range(*bounds)] for bounds in pairwise(ends)]
