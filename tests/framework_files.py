@@ -286,6 +286,7 @@ def titan_python(text: str, base: str) -> dict[str, Any]:
     return {
         "training": parts.training.said,
         "parallelism": parts.parallelism.said,
+        "compile": parts.compile.said,
         "activation_checkpoint": {"mode": mode},
     }
 

@@ -13,7 +13,9 @@ recipe:
 * tokens along an axis of their own are its context parallelism, over which FSDP shards, too;
 * tensor parallelism always cuts the vocabulary; 0.2 always shards the activations between layers
   by tokens;
-* layers are assigned to stages by name, in any numbers; schedules are PyTorch's, by its names.
+* layers are assigned to stages by name, in any numbers; schedules are PyTorch's, by its names;
+* blocks and the loss are compiled (``compile``, off by default), as predictions assume, unless the
+  schedule splits backward passes.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from synth.step.frameworks.inputs import (
     check_divides,
 )
 from synth.step.frameworks.launch import Launch, write_launch
+from synth.step.schedules import HALVES
 from synth.step.sharding.plan import PIPE
 from synth.step.zoo.sizes import ZOO, Decoder
 
@@ -143,11 +146,18 @@ def _decide_settings(inputs: RecipeInputs, version: str) -> tuple[Sections, Reci
     if recipe.bucket_bytes:
         note = "torchtitan has no bucket size: it sends the gradients of a layer together"
         differs.say(note, replace(differs.recipe, bucket_bytes=0))
+    compiles = recipe.schedule not in HALVES
+    if not compiles:
+        differs.say(f"{recipe.schedule} splits backward passes: torch.compile stays off")
     differs.note_first()
     training = _training(inputs)
     if version == "0.3" and sizes[PIPE] > 1:
         training["disable_cuda_graphs"] = True
-    return {"training": training, "parallelism": _parallelism(inputs, version)}, differs
+    # A predicted step reads and writes no value between element-wise operations: eager ones do.
+    # A split backward pass retains its graph, which compiled ones with donated buffers refuse.
+    compiled: dict[str, Value] = {"enable": compiles}
+    parallelism = _parallelism(inputs, version)
+    return {"training": training, "parallelism": parallelism, "compile": compiled}, differs
 
 
 def _check(inputs: RecipeInputs, version: str) -> None:
