@@ -20,6 +20,7 @@ from hierarchies.devices import (
     Device,
     device_named,
     devices,
+    form_factor,
     is_same_device,
     model_words,
     read_device,
@@ -124,7 +125,10 @@ def _find_devices(name: str) -> list[str]:
         if model_words(name.upper()) & model_words(device) and is_same_device(name.upper(), device)
     ]
     sized = [device for device in same if _normalize_name(device)[-4:] in short]
-    return begun or sized or same
+    found = begun or sized or same
+    modules = [device for device in found if form_factor(device) not in ("PCIE", "NVL")]
+    # Names of cards say so; a name without a form factor is of the module, as drivers write it.
+    return found if form_factor(name) or not modules else modules
 
 
 def _normalize_name(name: str) -> str:

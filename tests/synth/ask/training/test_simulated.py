@@ -197,7 +197,6 @@ def test_a_plan_that_does_not_fit_reports_the_excess_and_its_causes() -> None:
         ({"system": None}, "on which machine?"),
         ({"plan": None}, "which plan? a step is sharded by one"),
         ({"plan": "pipe=8; schedule 1f1b, 100000 microbatches"}, "are too many"),
-        ({"system": "l40s-pcie:1"}, "no rates are known of the device"),
     ],
 )
 def test_mistakes_are_reported(more: dict[str, Any], said: str) -> None:
