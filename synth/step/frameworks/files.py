@@ -19,7 +19,7 @@ from synth.step.frameworks.inputs import (
     TrainingSpec,
 )
 from synth.step.frameworks.jax import decide_jax, jax
-from synth.step.frameworks.megatron import bridge, decide_megatron, megatron
+from synth.step.frameworks.megatron import bridge, decide_bridge, decide_megatron, megatron
 from synth.step.frameworks.torchtitan import decide_torchtitan, torchtitan, torchtitan_toml
 from synth.step.sharding.recipes import Recipe
 
@@ -41,7 +41,7 @@ class FrameworkWriter:
 
 FRAMEWORKS: Mapping[str, FrameworkWriter] = {
     "megatron": FrameworkWriter("Megatron-LM (megatron-core 0.19)", megatron, decide_megatron),
-    "bridge": FrameworkWriter("Megatron-Bridge 0.6", bridge, decide_megatron),
+    "bridge": FrameworkWriter("Megatron-Bridge 0.6", bridge, decide_bridge),
     "torchtitan": FrameworkWriter("torchtitan 0.3", torchtitan, partial(decide_torchtitan, "0.3")),
     "torchtitan-toml": FrameworkWriter(
         "torchtitan 0.2", torchtitan_toml, partial(decide_torchtitan, "0.2")
