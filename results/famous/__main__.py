@@ -1,7 +1,7 @@
 """Published training runs against their predictions.
 
 ``python -m results.famous`` writes famous.json and the page. Each run of runs.toml is put on the
-clock as ``collsynth simulate`` puts it; nothing is fitted.
+clock as ``collsynth simulate`` puts it, alone and with ``--framework``; nothing is fitted to any.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ from synth.ask.questions.named_texts import NamedText
 HERE = Path(__file__).parent
 DATA = HERE / "famous.json"
 COMMAND = "python -m results.famous"
+NAMES = {
+    "Megatron-LM": "megatron",
+    "NeMo": "megatron",
+    "DeepSpeed": "deepspeed",
+    "torchtitan": "torchtitan",
+}
+"""Frameworks of runs as collsynth names them; others have no factor."""
 TUNED = ("Megatron-LM", "NeMo", "Meta's")
 """The frameworks that their makers tuned on these machines."""
 
@@ -34,11 +41,13 @@ def megatron_flops(sizes: dict[str, int], batch: int, recomputed: bool) -> float
     return passes * layers * layer + vocabulary
 
 
-def predict(run: dict[str, Any]) -> dict[str, Any]:
-    """Returns the predicted and the published seconds of a step of a run, and the interval."""
+def predict(run: dict[str, Any], framework: str) -> dict[str, Any]:
+    """Returns the predicted and the published seconds of a step of a run."""
     sizes = {
         name: int(size)
-        for name, _, size in (part.partition("=") for part in run.get("sizes", "").split(",") if part)
+        for name, _, size in (
+            part.partition("=") for part in run.get("sizes", "").split(",") if part
+        )
     }
     machine: str | NamedText = run["system"]
     if (HERE / run["system"]).exists():
@@ -54,6 +63,7 @@ def predict(run: dict[str, Any]) -> dict[str, Any]:
         overlap="all",
         attention=run.get("attention", "flash"),
         plan=run["plan"],
+        framework=framework,
     )
     low, high = found.interval
     published = _published_seconds(run, found, sizes)
@@ -76,15 +86,23 @@ def _published_seconds(run: dict[str, Any], found: Any, sizes: dict[str, int]) -
         return float(found.seconds * found.utilisation / run["mfu"])
     gpt = {"layers": 96, "width": 12288, "sequence": 2048} | sizes
     flops = megatron_flops(gpt, run["batch"], recomputed="remat" in run["plan"])
-    return flops / (run["tflops"] * 1e12 * found.devices)
+    return float(flops / (run["tflops"] * 1e12 * found.devices))
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the number of runs, the median and 90th percentile of errors, and their bias."""
+    """Returns the number of runs, and their errors without and with factors of frameworks."""
+    return {
+        "runs": len(rows),
+        "alone": _summarise([row["alone"] for row in rows]),
+        "by_framework": _summarise([row["by_framework"] for row in rows]),
+    }
+
+
+def _summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the median and 90th percentile of errors, their bias, and how many are inside."""
     errors = [row["error"] for row in rows]
     sizes = [abs(error) for error in errors]
     return {
-        "runs": len(rows),
         "median": median(sizes),
         "p90": quantiles(sizes, n=10, method="inclusive")[-1] if len(rows) > 1 else sizes[0],
         "bias": median(errors),
@@ -102,8 +120,11 @@ def measure() -> dict[str, Any]:
     runs = tomllib.loads((HERE / "runs.toml").read_text(encoding="utf-8"))
     rows = []
     for name, run in runs.items():
-        rows.append({"id": name, "sizes": "", **run, **predict(run)})
-        print(f"{name} {rows[-1]['error']:+.1%}", flush=True)
+        framework = NAMES.get(run["framework"], "")
+        alone = predict(run, "")
+        found = predict(run, framework) if framework else alone
+        rows.append({"id": name, "sizes": "", **run, "alone": alone, "by_framework": found})
+        print(f"{name} {alone['error']:+.1%} {found['error']:+.1%}", flush=True)
     tuned = [row for row in rows if row["framework"] in TUNED]
     classes = {
         "all": rows,

@@ -8,6 +8,8 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from pydantic import AfterValidator, Field
+
 from hierarchies import (
     InputError,
     Placement,
@@ -15,6 +17,7 @@ from hierarchies import (
     count_placements,
     placements,
     row_major_placement,
+    suggest_nearest,
 )
 from hierarchies.devices import (
     Device,
@@ -34,6 +37,8 @@ from synth.ask.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.ask.training.plans import PlannedQuestion
 from synth.collective.ranking.oracle import ProgramPrices
 from synth.compute.precision import PRECISIONS
+from synth.compute.runtimes import IDEAL
+from synth.step.frameworks import FRAMEWORKS
 from synth.step.profiles import Profile, check_dtype, check_machine, read_profile
 from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.sharding import Recipe
@@ -52,6 +57,18 @@ if TYPE_CHECKING:
     _PrecisionName = str
 else:  # type checkers take no literal of a table's keys
     _PrecisionName = Literal[tuple(PRECISIONS)]
+
+
+def _check_framework(framework: str) -> str:
+    """Raises InputError for a framework that is not known."""
+    if framework not in ("", IDEAL, *FRAMEWORKS):
+        hint = suggest_nearest(framework, (*FRAMEWORKS, IDEAL))
+        raise InputError(f"no framework {framework!r}", hint=hint)
+    return framework
+
+
+FrameworkName = Annotated[str, Field(max_length=64), AfterValidator(_check_framework)]
+"""A framework that files are written for, ``IDEAL``, or empty."""
 
 PerhapsPrecision = Annotated[
     _PrecisionName | None,

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field, field_validator
 
-from hierarchies import InputError, LevelInFull, System, suggest_nearest
+from hierarchies import InputError, LevelInFull, System
 from hierarchies.devices import Device
 from synth.ask.answers.machine_parts import NcclPart
 from synth.ask.answers.parts import Json
@@ -24,7 +24,7 @@ from synth.ask.answers.training.planned import (
     StepPlanReply,
     thin_front,
 )
-from synth.ask.answers.training.simulated import MeasuredOfStep, RankOfStep
+from synth.ask.answers.training.simulated import MeasuredOfStep, RankOfStep, SpeedOfCompute
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure
@@ -34,6 +34,7 @@ from synth.ask.reply import Outcome, Reply, reply_of_search
 from synth.ask.training.gaining import programs_of
 from synth.ask.training.machines import (
     Accelerator,
+    FrameworkName,
     PerhapsPrecision,
     PerhapsProfile,
     accelerator_of,
@@ -45,6 +46,7 @@ from synth.ask.training.traces import source_of
 from synth.collective.emit.source import Files
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
 from synth.compute.precision import product_peak, set_precision
+from synth.compute.runtimes import IDEAL, set_framework
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
 from synth.step.frameworks import (
     FRAMEWORKS,
@@ -70,9 +72,6 @@ from synth.step.zoo.sizes import ModelSource, apart
 _ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
 """Of timelines: at most so many of each plan, and so many of all but the first together."""
 
-
-IDEAL = "ideal"
-"""The name of all plans of the grammar, in the place of a framework."""
 
 _ROWS_REFUSED = InputError("they take recipes", hint="pin zero=0 to have one")
 
@@ -116,8 +115,7 @@ class StepPlanQuestion(Question):
         Flag("Pinned decisions of plans", ", as in 'tensor=8 zero=1 schedule=1f1b remat=no'"),
     ] = ""
     framework: Annotated[
-        str,
-        Field(max_length=64),
+        FrameworkName,
         Flag(
             "Framework that has to run the plans: only such plans are searched",
             f": {', '.join(FRAMEWORKS)}; {IDEAL}: all plans, even if no framework runs them",
@@ -142,15 +140,6 @@ class StepPlanQuestion(Question):
         ),
     ] = Field(default_factory=dict)
 
-    @field_validator("framework")
-    @classmethod
-    def _check_framework(cls, framework: str) -> str:
-        """Raises InputError for a framework that is not known."""
-        if framework not in ("", IDEAL, *FRAMEWORKS):
-            hint = suggest_nearest(framework, (*FRAMEWORKS, IDEAL))
-            raise InputError(f"no framework {framework!r}", hint=hint)
-        return framework
-
     @field_validator("sweep")
     @classmethod
     def _check_sweep(cls, sweep: SweptValues) -> SweptValues:
@@ -172,10 +161,13 @@ class StepPlanQuestion(Question):
             _check_pins(pins, system.check_even().devices, self.batch)
 
     def accelerator(self, system: System) -> Device:
-        """The device, in the precision that was asked for. Raises InputError if it lacks it."""
+        """The device, in the precision and as fast as with the framework that were asked for.
+
+        Raises InputError for a precision that it lacks.
+        """
         device = accelerator_of(system, self.device)
         computed_in = "bf16" if self.dtype == "bfloat16" else "f32"
-        return set_precision(device, self.precision, computed_in)
+        return set_framework(set_precision(device, self.precision, computed_in), self.framework)
 
     def source(self) -> ModelSource:
         """The model. Raises InputError for the text of a step, which is of one size."""
@@ -251,6 +243,7 @@ def plan_step(
         **plans.keys,
         **_keys_of_outputs(planner, plans.best, found.finalists, pins.frameworks),
         framework=question.framework,
+        speed=SpeedOfCompute.of(device, question.framework),
         system=name,
         samples=samples,
         pins=str(pins),

@@ -24,7 +24,12 @@ from synth.ask.answers.parts import (
     optional_key,
 )
 from synth.ask.answers.training.gained import CollectiveOfStep, ProgramOfPlan
-from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
+from synth.ask.answers.training.simulated import (
+    MeasuredOfStep,
+    MomentOfStep,
+    RankOfStep,
+    SpeedOfCompute,
+)
 from synth.step.search.explaining import PlanningResult
 from synth.step.search.finalists import Finalist
 from synth.step.search.hints import MemorySaving
@@ -248,6 +253,7 @@ class StepPlanReply(ReplyModel):
     sizes: dict[str, Whole] = Field(description="Sizes that differ from the model's.")
     computed_in: str = Field(description="The flag --dtype.")
     precision: str = Field(description="Of products of weights, if not that of --dtype; or empty.")
+    speed: SpeedOfCompute | None = optional_key("With a framework, how fast it computes.")
     optimizer: str = Field(description="Optimizer.")
     pins: str = Field(description="Pinned decisions.")
     framework: str = Field(

@@ -11,8 +11,8 @@ from synth.ask.measured import CalibrateQuestion, DoctorQuestion
 from synth.ask.planning import PlanQuestion
 from synth.ask.questions.notations import A_RANGE
 from synth.ask.ranking import CostQuestion, SweepQuestion, TopQuestion
-from synth.ask.training.planned import IDEAL
 from synth.collective.workload.files import shipped_jobs
+from synth.compute.runtimes import IDEAL
 from synth.service.page.forms.collectives import CollectiveRow
 from synth.service.page.forms.fields import AxisRow
 from synth.service.page.forms.form import QuestionForm

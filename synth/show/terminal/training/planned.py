@@ -21,6 +21,7 @@ from synth.show.terminal.style import (
     precision_text,
     price_basis,
     shape,
+    speed_lines,
     stopped_warning,
     table_of,
 )
@@ -70,6 +71,7 @@ def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
         f" {format_bytes(answer.device_bytes)}; {price_basis(answer.prices)}"
     )
     yield from precision_lines(answer.precision)
+    yield from speed_lines(answer.speed)
     if answer.framework:
         yield f"framework: {answer.framework}"
     if answer.pins:
@@ -313,6 +315,7 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
             f"collsynth simulate {answer.model} {answer.system} --batch {answer.samples}",
             f" --sizes {sizes}" if sizes else "",
             f" --dtype {answer.computed_in}{precision} --optimizer {answer.optimizer}",
+            f" --framework {answer.speed.framework}" if answer.speed else "",
             " --overlap all",
             "" if best.by_framework else f" --placement '{best.placement}'",
             f" --profile {best.measured.profile}" if best.measured else "",
