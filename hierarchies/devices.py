@@ -44,7 +44,8 @@ class Device:
     measured rates of flash attention, forward and backward. ``sources`` has the source of each
     number, ``unconfirmed`` the numbers that no primary source confirms. ``precision``: how a
     runtime computes products of weights on it (``synth.compute.precision``); empty if their
-    operands are not quantized.
+    operands are not quantized. ``compute_factor``: seconds of compute over those of these rates
+    (``synth.compute.runtimes``).
     """
 
     name: str
@@ -61,6 +62,7 @@ class Device:
     sources: Mapping[str, str]
     unconfirmed: tuple[str, ...] = ()
     precision: str = ""
+    compute_factor: float = 1.0
 
     def peak(self, dtype: str) -> float:
         """Peak floating-point operations per second. Raises InputError for an unknown type."""

@@ -50,7 +50,13 @@ def words(text: str) -> list[str]:
 def megatron_parser() -> argparse.ArgumentParser:
     """A parser of the flags that the table has, and of no others."""
     parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
-    kinds: Mapping[str, Any] = {"int": int, "float": float, "str": str}
+    kinds: Mapping[str, Any] = {
+        "int": int,
+        "float": float,
+        "str": str,
+        "tuple": lambda text: tuple(map(int, text.split(","))),
+        "pattern": _pattern,
+    }
     for row in table("megatron-core-0.19.2"):
         kind, choices = row["kind"], row["choices"].split() or None
         if kind in ("true", "false"):
@@ -63,6 +69,15 @@ def megatron_parser() -> argparse.ArgumentParser:
             row["flag"], dest=row["field"], type=one, default=default, choices=choices, **several
         )
     return parser
+
+
+def _pattern(text: str) -> int | list[int]:
+    """A number, or a pattern of layers as ``([0]*3+[1]*58)``."""
+    if "[" not in text:
+        return int(text)
+    runs = re.findall(r"\[(\d+)\]\*(\d+)", text)
+    assert text == f"({'+'.join(f'[{number}]*{times}' for number, times in runs)})"
+    return [int(number) for number, times in runs for _ in range(int(times))]
 
 
 def megatron_recipe(args: Any, world: int) -> Recipe:
@@ -183,6 +198,10 @@ def _is(value: Any, kind: Any) -> bool:
         return any(value == one and type(value) is type(one) for one in get_args(kind))
     if get_origin(kind) is list:
         return isinstance(value, list) and all(_is(one, get_args(kind)[0]) for one in value)
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        alike = isinstance(value, tuple) and len(value) == len(kinds)
+        return alike and all(map(_is, value, kinds))
     if get_args(kind):
         return any(_is(value, one) for one in get_args(kind))
     return type(value) is kind or (kind is float and type(value) is int)
@@ -227,6 +246,7 @@ def bridge_arguments(text: str) -> Any:
         torch__nn={"functional": functional},
         torch__nn__functional=vars(functional),
         megatron__bridge__recipes__gpt__vanilla_gpt={"vanilla_gpt_pretrain_config": lambda: cfg},
+        megatron__core__activations={"quick_gelu": abs, "squared_relu": abs},
     ):
         assert ran(text) is cfg
     said: dict[str, Any] = {}
@@ -286,6 +306,7 @@ def titan_python(text: str, base: str) -> dict[str, Any]:
     return {
         "training": parts.training.said,
         "parallelism": parts.parallelism.said,
+        "compile": parts.compile.said,
         "activation_checkpoint": {"mode": mode},
     }
 

@@ -105,18 +105,17 @@ def section_estimate(
     if not section.rest:
         return section.measured
     products = _products(section, device, scores, vocabulary)
-    return _estimate_whole(section, [*products, *_fused_kernel(section, device, scores)])
+    return _estimate_whole(section, device, [*products, *_fused_kernel(section, device, scores)])
 
 
-def _estimate_whole(section: Section, estimates: Sequence[Estimate]) -> Estimate:
+def _estimate_whole(section: Section, device: Device, estimates: Sequence[Estimate]) -> Estimate:
     """Returns the seconds of a section from the estimates of its operations."""
     if not section.rest:
         return section.measured
+    estimate = sum_estimates_of_section(estimates).times(device.compute_factor)
     if section.measured == NOTHING:
-        return sum_estimates_of_section(estimates)
-    return sum_estimates_of_section(
-        (section.measured, sum_estimates_of_section(estimates).times(section.rest))
-    )
+        return estimate
+    return sum_estimates_of_section((section.measured, estimate.times(section.rest)))
 
 
 def section_parts(
@@ -131,8 +130,12 @@ def section_parts(
     """
     products = [*_products(section, device, scores, vocabulary)]
     others = [*_fused_kernel(section, device, scores)]
-    whole = _estimate_whole(section, [*products, *others])
-    parts = sum_estimates_of_section(products), sum_estimates_of_section(others)
+    whole = _estimate_whole(section, device, [*products, *others])
+    factor = device.compute_factor
+    parts = (
+        sum_estimates_of_section(products).times(factor),
+        sum_estimates_of_section(others).times(factor),
+    )
     if section.measured == NOTHING:
         return whole, *parts
     estimate = sum(part.seconds for part in parts)

@@ -8,6 +8,8 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from pydantic import AfterValidator, Field
+
 from hierarchies import (
     InputError,
     Placement,
@@ -15,11 +17,13 @@ from hierarchies import (
     count_placements,
     placements,
     row_major_placement,
+    suggest_nearest,
 )
 from hierarchies.devices import (
     Device,
     device_named,
     devices,
+    form_factor,
     is_same_device,
     model_words,
     read_device,
@@ -33,6 +37,8 @@ from synth.ask.questions.question import PricedQuestion, axes_of, matrix_of
 from synth.ask.training.plans import PlannedQuestion
 from synth.collective.ranking.oracle import ProgramPrices
 from synth.compute.precision import PRECISIONS
+from synth.compute.runtimes import IDEAL
+from synth.step.frameworks import FRAMEWORKS
 from synth.step.profiles import Profile, check_dtype, check_machine, read_profile
 from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.sharding import Recipe
@@ -51,6 +57,18 @@ if TYPE_CHECKING:
     _PrecisionName = str
 else:  # type checkers take no literal of a table's keys
     _PrecisionName = Literal[tuple(PRECISIONS)]
+
+
+def _check_framework(framework: str) -> str:
+    """Raises InputError for a framework that is not known."""
+    if framework not in ("", IDEAL, *FRAMEWORKS):
+        hint = suggest_nearest(framework, (*FRAMEWORKS, IDEAL))
+        raise InputError(f"no framework {framework!r}", hint=hint)
+    return framework
+
+
+FrameworkName = Annotated[str, Field(max_length=64), AfterValidator(_check_framework)]
+"""A framework that files are written for, ``IDEAL``, or empty."""
 
 PerhapsPrecision = Annotated[
     _PrecisionName | None,
@@ -124,7 +142,10 @@ def _find_devices(name: str) -> list[str]:
         if model_words(name.upper()) & model_words(device) and is_same_device(name.upper(), device)
     ]
     sized = [device for device in same if _normalize_name(device)[-4:] in short]
-    return begun or sized or same
+    found = begun or sized or same
+    modules = [device for device in found if form_factor(device) not in ("PCIE", "NVL")]
+    # Names of cards say so; a name without a form factor is of the module, as drivers write it.
+    return found if form_factor(name) or not modules else modules
 
 
 def _normalize_name(name: str) -> str:

@@ -24,7 +24,7 @@ from synth.ask.answers.training.planned import (
     StepPlanReply,
     thin_front,
 )
-from synth.ask.answers.training.simulated import MeasuredOfStep, RankOfStep
+from synth.ask.answers.training.simulated import MeasuredOfStep, RankOfStep, SpeedOfCompute
 from synth.ask.questions import notations
 from synth.ask.questions.fields import CostLimit, File, Flag
 from synth.ask.questions.flags import Figure
@@ -34,6 +34,7 @@ from synth.ask.reply import Outcome, Reply, reply_of_search
 from synth.ask.training.gaining import programs_of
 from synth.ask.training.machines import (
     Accelerator,
+    FrameworkName,
     PerhapsPrecision,
     PerhapsProfile,
     accelerator_of,
@@ -45,9 +46,15 @@ from synth.ask.training.traces import source_of
 from synth.collective.emit.source import Files
 from synth.collective.ranking.request import StoppableWatcher, UnrankedWatcher, Watcher
 from synth.compute.precision import product_peak, set_precision
+from synth.compute.runtimes import IDEAL, set_framework
 from synth.search.space import BestFound, Found, Infeasible, NoneFound, Optimal
-from synth.step.frameworks import Configurations, ModelSpec, PlacedSystem, write_configurations
-from synth.step.frameworks import TrainingSpec as Training
+from synth.step.frameworks import (
+    FRAMEWORKS,
+    Configurations,
+    ModelSpec,
+    PlacedSystem,
+    write_configurations,
+)
 from synth.step.models import ModelSettings, check_zoo_sizes
 from synth.step.profiles import check_dtype
 from synth.step.search.explaining import PlanningResult, list_savings
@@ -60,10 +67,13 @@ from synth.step.search.planning import Planner
 from synth.step.search.resolution import Difference, compare_seconds
 from synth.step.sharding import plan_text
 from synth.step.simulation.spans import list_spans
-from synth.step.zoo.sizes import ModelSource, apart, sizes_of
+from synth.step.zoo.sizes import ModelSource, apart
 
 _ROWS, _ROWS_OF_OTHERS = 1_000, 1_600
 """Of timelines: at most so many of each plan, and so many of all but the first together."""
+
+
+_ROWS_REFUSED = InputError("they take recipes", hint="pin zero=0 to have one")
 
 
 class StepPlanQuestion(Question):
@@ -104,6 +114,13 @@ class StepPlanQuestion(Question):
         Field(max_length=1024),
         Flag("Pinned decisions of plans", ", as in 'tensor=8 zero=1 schedule=1f1b remat=no'"),
     ] = ""
+    framework: Annotated[
+        FrameworkName,
+        Flag(
+            "Framework that has to run the plans: only such plans are searched",
+            f": {', '.join(FRAMEWORKS)}; {IDEAL}: all plans, even if no framework runs them",
+        ),
+    ] = ""
     explain: Annotated[
         str,
         Field(max_length=1024),
@@ -132,7 +149,9 @@ class StepPlanQuestion(Question):
 
     def pins(self) -> tuple[Pins, Pins]:
         """Those of all plans, and of the one that is asked why not. Raises InputError."""
-        return Pins.parse(self.pin), Pins.parse(self.explain)
+        frameworks = (self.framework,) if self.framework in FRAMEWORKS else ()
+        of_all, other = (Pins.parse(text) for text in (self.pin, self.explain))
+        return Pins(of_all.values, frameworks), Pins(other.values, frameworks)
 
     def check_plans(self, system: System) -> None:
         """Raises InputError for a model, sizes, a device or pins of no use on a machine."""
@@ -142,10 +161,13 @@ class StepPlanQuestion(Question):
             _check_pins(pins, system.check_even().devices, self.batch)
 
     def accelerator(self, system: System) -> Device:
-        """The device, in the precision that was asked for. Raises InputError if it lacks it."""
+        """The device, in the precision and as fast as with the framework that were asked for.
+
+        Raises InputError for a precision that it lacks.
+        """
         device = accelerator_of(system, self.device)
         computed_in = "bf16" if self.dtype == "bfloat16" else "f32"
-        return set_precision(device, self.precision, computed_in)
+        return set_framework(set_precision(device, self.precision, computed_in), self.framework)
 
     def source(self) -> ModelSource:
         """The model. Raises InputError for the text of a step, which is of one size."""
@@ -205,17 +227,23 @@ def plan_step(
     planner = Planner(job)
     remembering = StoppableWatcher(watcher)
     found = planner.plans(pins, k, remembering, front=True, hint=hint)
+    if not question.framework:
+        found = _add_runnable(planner, found, pins, remembering)
     why_not = None
     if others.values and remembering.go_on():
-        both = Pins({**others.values, **pins.values, **others.values})
+        both = replace(others, values={**others.values, **pins.values, **others.values})
         why_not = planner.plans(both, 1, UnrankedWatcher(remembering))
     profiled = question.profile.name if question.profile else ""
     samples, tokens = size_of(job.step)
     model = str(getattr(question.model, "name", question.model))
-    plans = _FoundPlans(model, planner, flops, dtype, tokens, profiled, found, why_not)
+    plans = _FoundPlans(
+        model, planner, flops, dtype, tokens, profiled, question.framework, found, why_not
+    )
     answer = StepPlanReply.like(
         **plans.keys,
-        **_keys_of_outputs(planner, plans.best, found.finalists),
+        **_keys_of_outputs(planner, plans.best, found.finalists, pins.frameworks),
+        framework=question.framework,
+        speed=SpeedOfCompute.of(device, question.framework),
         system=name,
         samples=samples,
         pins=str(pins),
@@ -229,6 +257,41 @@ def plan_step(
     return reply_of_search(answer, Outcome.OK if answer.plans else Outcome.NO)
 
 
+def _add_runnable(
+    planner: Planner, found: PlanningResult, pins: Pins, watcher: StoppableWatcher
+) -> PlanningResult:
+    """Adds the best plan that a framework runs, if none of the plans found is one."""
+    job, runs = planner.job, replace(pins, frameworks=tuple(FRAMEWORKS))
+    no_plan = not found.finalists or not watcher.go_on()
+    if no_plan or any(_runners(job, plan) for plan in found.finalists):
+        return found
+    try:
+        more = planner.plans(runs, 1, UnrankedWatcher(watcher))
+    except InputError:
+        return found  # No framework runs any such plan.
+    finalists = (*found.finalists, *more.finalists)
+    return replace(
+        found,
+        finalists=finalists,
+        likely=planner.likely(finalists),
+        looked_at=(*found.looked_at, *more.looked_at),
+        complete=found.complete and more.complete,
+    )
+
+
+def _runners(job: PlanningProblem, plan: Finalist) -> list[str]:
+    """Returns the frameworks that run a plan; none take rows of single operations."""
+    return [] if plan.rows else job.rules.runners(plan.candidate.recipe)
+
+
+def _refusals(job: PlanningProblem, plan: Finalist) -> list[tuple[str, str]]:
+    """Returns the frameworks that do not run exactly this plan, each with the reason."""
+    if plan.rows:
+        return [("frameworks", str(_ROWS_REFUSED))]
+    reasons = ((name, job.rules.refusal(name, plan.candidate.recipe)) for name in FRAMEWORKS)
+    return [(name, reason) for name, reason in reasons if reason]
+
+
 @dataclass(frozen=True)
 class _FoundPlans:
     """What a search found, and what is known of the step without a plan."""
@@ -239,18 +302,24 @@ class _FoundPlans:
     dtype: str
     tokens: int
     profile: str
+    framework: str
     found: PlanningResult
     why_not: PlanningResult | None
 
     @cached_property
     def advised(self) -> int | None:
-        """Index of the advised plan; None if nothing fits."""
-        memory = self.planner.job.device.memory_bytes
-        return self.found.advised(memory) if self.found.finalists else None
+        """Index of the advised plan; None if nothing that fits is run by a framework."""
+        job, finalists = self.planner.job, self.found.finalists
+        among = [
+            number
+            for number, plan in enumerate(finalists)
+            if self.framework == IDEAL or _runners(job, plan)
+        ]
+        return self.found.advised(job.device.memory_bytes, among) if among else None
 
     @property
     def best(self) -> Finalist | None:
-        """The advised plan; None if nothing fits."""
+        """The advised plan; None if nothing that fits is run by a framework."""
         return None if self.advised is None else self.found.finalists[self.advised]
 
     @property
@@ -335,14 +404,22 @@ class _FoundPlans:
             gap=run.seconds / among.least_seconds - 1,
             bucket_saved_seconds=plan.saved_seconds,
             programs=[describe_gain(gain) for gain in self.planner.gaining(plan)],
+            runs_on=_runners(job, plan),
+            refusals=_refusals(job, plan),
             rows=RowsOfPlan.of(plan),
         )
 
 
-def _keys_of_outputs(planner: Planner, best: Finalist | None, plans: Sequence[Finalist]) -> Json:
+def _keys_of_outputs(
+    planner: Planner,
+    best: Finalist | None,
+    plans: Sequence[Finalist],
+    frameworks: Sequence[str],
+) -> Json:
     """Returns the keys of the advised plan's files, its gaining programs and its collectives.
 
-    Frameworks accept only recipes, so a plan chosen operation by operation is one file in full.
+    ``frameworks``: those to write for; all if empty. They accept only recipes, so a plan chosen
+    operation by operation is one file in full.
     """
     keys: Json = {"programs": [], "sent": [], "perhaps_saved_seconds": 0.0, "unsupported": []}
     in_full = next((plan.plan for plan in plans if plan.rows), None)
@@ -352,10 +429,9 @@ def _keys_of_outputs(planner: Planner, best: Finalist | None, plans: Sequence[Fi
         keys["sent"] = sent
         keys["perhaps_saved_seconds"] = sum(gain.perhaps_saved_seconds for gain in sent)
         if best.rows:
-            why = InputError("they take recipes", hint="pin zero=0 to have one")
-            keys["unsupported"] = [("frameworks", str(why))]
+            keys["unsupported"] = _refusals(planner.job, best)
         else:
-            written = _configurations(planner.job, best)
+            written = _configurations(planner.job, best, frameworks or tuple(FRAMEWORKS))
             place = planner.job.system, best.placement
             keys["programs"], programs = programs_of(*place, planner.gaining(best), written)
             keys["unsupported"] = [(name, str(why)) for name, why in written.refused.items()]
@@ -366,14 +442,17 @@ def _keys_of_outputs(planner: Planner, best: Finalist | None, plans: Sequence[Fi
     return {"files": texts_of, **keys}
 
 
-def _configurations(job: PlanningProblem, best: Finalist) -> Configurations:
-    """The files of all frameworks that can express the best plan."""
-    sizes, spelled = sizes_of(job.model, job.changes), job.spelling
+def _configurations(
+    job: PlanningProblem, best: Finalist, frameworks: Sequence[str]
+) -> Configurations:
+    """The files of the frameworks that can express the best plan."""
+    rules = job.rules
     return write_configurations(
         best.candidate.recipe,
-        ModelSpec(str(job.model), sizes, job.step),
-        Training(spelled.batch, getattr(sizes, "sequence", 1), spelled.dtype, job.device.precision),
+        ModelSpec(rules.name, rules.sizes, job.step),
+        rules.job,
         PlacedSystem(job.system, best.placement),
+        frameworks,
     )
 
 

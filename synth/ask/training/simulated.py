@@ -20,6 +20,7 @@ from synth.ask.answers.training.simulated import (
     MeasuredOfStep,
     RankOfStep,
     SimulateReply,
+    SpeedOfCompute,
     share_of,
 )
 from synth.ask.questions.fields import Flag
@@ -28,6 +29,7 @@ from synth.ask.questions.named_texts import system_of
 from synth.ask.reply import Outcome, Reply, reply
 from synth.ask.training.machines import (
     Accelerator,
+    FrameworkName,
     PerhapsPrecision,
     PerhapsProfile,
     StepOnMachineQuestion,
@@ -44,7 +46,9 @@ from synth.collective.workload.quantities import parse_amount
 from synth.compute import Estimate, Provenance, Section, sum_estimates_of_section
 from synth.compute.flops import flops_of
 from synth.compute.precision import product_peak, set_precision
+from synth.compute.runtimes import IDEAL, set_framework
 from synth.primitives import MULTIPLIED
+from synth.step.frameworks import FRAMEWORKS
 from synth.step.profiles import Kinds, known
 from synth.step.redistribution.seconds import NetworkPrices
 from synth.step.schedules import TransferProtocol
@@ -76,6 +80,13 @@ class SimulateQuestion(StepOnMachineQuestion):
     system: Annotated[OptionalMachine, Flag("System to run on")] = None
     device: Accelerator = None
     precision: PerhapsPrecision = None
+    framework: Annotated[
+        FrameworkName,
+        Flag(
+            "Framework whose compute is predicted, from published steps",
+            f": {', '.join(FRAMEWORKS)}; {IDEAL}: as fast as the device's best kernels",
+        ),
+    ] = ""
     profile: PerhapsProfile = None
     overlap: Annotated[
         Literal["none", "gradients", "all"],
@@ -147,7 +158,7 @@ def simulate_step(question: SimulateQuestion, watcher: Watcher) -> Reply:
     assert machine is not None
     _, dtype = products(step)
     device = accelerator_of(machine.system, question.device)
-    device = set_precision(device, question.precision, dtype)
+    device = set_framework(set_precision(device, question.precision, dtype), question.framework)
     profile = profile_of(question.profile, device, machine.system.devices, dtype)
     measured = profile and known(profile, planned.step, planned.program, planned.plan.parts)
     network = NetworkPrices(ProgramPrices(machine.system, stripes=False), machine.placement)
@@ -190,6 +201,7 @@ def _answer(
             **machine.keys,
         ),
         compute_source=clock.how,
+        speed=SpeedOfCompute.of(device, question.framework),
         measured=MeasuredOfStep.of(profile, kinds, found, plan.microbatches),
         interval=(clock.run(clock.fast).seconds, clock.run(clock.slow).seconds),
         samples=samples,

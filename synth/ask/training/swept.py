@@ -147,7 +147,9 @@ def _plan_combination(
     except InputError as error:
         return _row(values, str(error))
     if answer["advised"] is None:
-        return _row(values, "nothing fits" if answer["complete"] else "nothing found yet", answer)
+        problem = "nothing fits" if answer["complete"] else "nothing found yet"
+        problem = "no framework runs a plan that fits" if answer["plans"] else problem
+        return _row(values, problem, answer)
     return _row(values, "", answer, answer["plans"][answer["advised"]])
 
 

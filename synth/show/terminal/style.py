@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -17,6 +17,9 @@ from synth.ask.answers.machine_parts import MachineInFull, NcclPart, SlowKind, T
 from synth.ask.answers.parts import Protocol, StepPricePart
 from synth.ask.answers.planning import PlacementsConsidered
 from synth.ask.answers.ranked import CandidatesConsidered
+
+if TYPE_CHECKING:
+    from synth.ask.answers.training.simulated import SpeedOfCompute
 
 T = TypeVar("T")
 Columns = Mapping[str, Callable[[T], str]]
@@ -46,6 +49,21 @@ def precision_lines(precision: str) -> Iterator[str]:
 
         low, high = PUBLISHED_IN_FP8
         yield f"published steps in FP8 took {low} to {high} times the seconds predicted this way"
+
+
+def speed_lines(speed: SpeedOfCompute | None) -> Iterator[str]:
+    """Yield how fast a framework computes, if one was asked for."""
+    if speed and speed.steps:
+        yield (
+            f"compute takes {speed.factor:g} times as long with {speed.framework} as with the"
+            f" device's best kernels ({speed.low:g} to {speed.high:g} in four fifths of"
+            f" {speed.steps} published steps)"
+        )
+    elif speed:
+        yield (
+            f"how fast {speed.framework} computes on this device was not measured: as fast as the"
+            " device's best kernels"
+        )
 
 
 def precision_text(precision: str) -> str:

@@ -32,3 +32,4 @@ from synth.step.frameworks.files import write_configurations as write_configurat
 from synth.step.frameworks.inputs import FrameworkFiles as FrameworkFiles
 from synth.step.frameworks.inputs import ModelSpec as ModelSpec
 from synth.step.frameworks.inputs import TrainingSpec as TrainingSpec
+from synth.step.frameworks.runnable import FrameworkRules as FrameworkRules

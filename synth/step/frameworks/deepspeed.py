@@ -27,6 +27,7 @@ from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     RecipeDifferences,
+    RecipeInputs,
 )
 from synth.step.frameworks.launch import Launch, write_launch
 from synth.step.sharding.plan import PIPE
@@ -37,14 +38,8 @@ NUMBERS = {"bfloat16": "bf16", "float16": "fp16"}
 
 def deepspeed(inputs: ConfigurationInputs) -> FrameworkFiles:
     """Writes ``deepspeed.json``, for any model. Raises InputError."""
-    _check(inputs)
+    differs = decide_deepspeed(inputs)
     recipe, sizes = inputs.named, inputs.sizes
-    differs = RecipeDifferences(recipe)
-    if sizes["tensor"] > 1 and recipe.vocabulary:
-        note = "AutoTP does not shard the embedding: the vocabulary is whole on every device"
-        differs.say(note, replace(recipe, vocabulary=""))
-    _note_unsupported(inputs, differs)
-    differs.note_first()
     body: dict[str, Any] = {
         "train_batch_size": inputs.job.batch,
         "train_micro_batch_size_per_gpu": inputs.samples,
@@ -63,24 +58,30 @@ def deepspeed(inputs: ConfigurationInputs) -> FrameworkFiles:
     return differs.written(files, how.order)
 
 
+def decide_deepspeed(inputs: RecipeInputs) -> RecipeDifferences:
+    """Returns what DeepSpeed runs instead of a recipe. Raises InputError if it cannot run it."""
+    _check(inputs)
+    recipe, differs = inputs.named, RecipeDifferences(inputs.named)
+    if inputs.sizes["tensor"] > 1 and recipe.vocabulary:
+        note = "AutoTP does not shard the embedding: the vocabulary is whole on every device"
+        differs.say(note, replace(recipe, vocabulary=""))
+    _note_unsupported(inputs, differs)
+    differs.note_first()
+    return differs
+
+
 def _merge_experts(inputs: ConfigurationInputs) -> PlacedSystem:
     """Maps experts to ranks of data, the only axis in DeepSpeed's order of ranks."""
-    seated, sizes = inputs.seated, inputs.sizes
-    if sizes["expert"] == 1:
+    seated = inputs.seated
+    if inputs.sizes["expert"] == 1:
         return seated
-    if sizes["data"] > 1:
-        raise InputError(
-            "experts over some of the data-parallel ranks",
-            hint="DeepSpeed's order of ranks has no axis for them: shard experts over all"
-            " axes of the batch",
-        )
     axes = tuple(
         Axis("data", axis.size) if axis.name == "expert" else axis for axis in seated.placement.axes
     )
     return replace(seated, placement=replace(seated.placement, axes=axes))
 
 
-def _check(inputs: ConfigurationInputs) -> None:
+def _check(inputs: RecipeInputs) -> None:
     inputs.refuse_precision("DeepSpeed")
     recipe, sizes = inputs.named, inputs.sizes
     if isinstance(inputs.model.sizes, Gpt2 | Decoder):
@@ -98,9 +99,15 @@ def _check(inputs: ConfigurationInputs) -> None:
         _check_stages(inputs)
     if sizes["tensor"] > 1 and recipe.zero == 3:
         raise InputError("zero=3 with weights over tensor", hint="AutoTP supports zero=0 to 2")
+    if sizes["expert"] > 1 and sizes["data"] > 1:
+        raise InputError(
+            "experts over some of the data-parallel ranks",
+            hint="DeepSpeed's order of ranks has no axis for them: shard experts over all"
+            " axes of the batch",
+        )
 
 
-def _check_stages(inputs: ConfigurationInputs) -> None:
+def _check_stages(inputs: RecipeInputs) -> None:
     recipe = inputs.named
     if recipe.schedule != "1f1b":
         raise InputError(
@@ -117,7 +124,7 @@ def _check_stages(inputs: ConfigurationInputs) -> None:
         raise InputError("weights over tensor on stages", hint="DeepSpeed's AutoTP has no stages")
 
 
-def _note_unsupported(inputs: ConfigurationInputs, differs: RecipeDifferences) -> None:
+def _note_unsupported(inputs: RecipeInputs, differs: RecipeDifferences) -> None:
     """Notes the parts of a recipe that the JSON cannot express and therefore omits."""
     recipe, stages = differs.recipe, inputs.sizes[PIPE]
     if stages > 1:

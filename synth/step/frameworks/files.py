@@ -4,38 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hierarchies import InputError, suggest_nearest
 from synth.collective.emit.launchers import PlacedSystem
 from synth.collective.emit.source import Files
-from synth.step.frameworks.deepspeed import deepspeed
+from synth.step.frameworks.deepspeed import decide_deepspeed, deepspeed
 from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     ModelSpec,
+    RecipeDifferences,
+    RecipeInputs,
     TrainingSpec,
 )
-from synth.step.frameworks.jax import jax
-from synth.step.frameworks.megatron import bridge, megatron
-from synth.step.frameworks.torchtitan import torchtitan, torchtitan_toml
+from synth.step.frameworks.jax import decide_jax, jax
+from synth.step.frameworks.megatron import bridge, decide_bridge, decide_megatron, megatron
+from synth.step.frameworks.torchtitan import decide_torchtitan, torchtitan, torchtitan_toml
 from synth.step.sharding.recipes import Recipe
 
 
 @dataclass(frozen=True)
 class FrameworkWriter:
-    """The writer of a framework's files. ``title``: its name, with the version written for."""
+    """The writer of a framework's files.
+
+    ``title``: its name, with the version written for. ``decide``: what ``write`` decides first: the
+    recipe that the framework runs, and how it differs; raises InputError if it cannot run it.
+    ``needs_step``: whether it reads the inputs of the traced step.
+    """
 
     title: str
     write: Callable[[ConfigurationInputs], FrameworkFiles]
+    decide: Callable[[RecipeInputs], RecipeDifferences]
+    needs_step: bool = False
 
 
 FRAMEWORKS: Mapping[str, FrameworkWriter] = {
-    "megatron": FrameworkWriter("Megatron-LM (megatron-core 0.19)", megatron),
-    "bridge": FrameworkWriter("Megatron-Bridge 0.6", bridge),
-    "torchtitan": FrameworkWriter("torchtitan 0.3", torchtitan),
-    "torchtitan-toml": FrameworkWriter("torchtitan 0.2", torchtitan_toml),
-    "deepspeed": FrameworkWriter("DeepSpeed 0.19", deepspeed),
-    "jax": FrameworkWriter("JAX 0.10", jax),
+    "megatron": FrameworkWriter("Megatron-LM (megatron-core 0.19)", megatron, decide_megatron),
+    "bridge": FrameworkWriter("Megatron-Bridge 0.6", bridge, decide_bridge),
+    "torchtitan": FrameworkWriter("torchtitan 0.3", torchtitan, partial(decide_torchtitan, "0.3")),
+    "torchtitan-toml": FrameworkWriter(
+        "torchtitan 0.2", torchtitan_toml, partial(decide_torchtitan, "0.2")
+    ),
+    "deepspeed": FrameworkWriter("DeepSpeed 0.19", deepspeed, decide_deepspeed),
+    "jax": FrameworkWriter("JAX 0.10", jax, decide_jax, needs_step=True),
 }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 from grammar.tensors.operations import Step
@@ -76,15 +76,21 @@ class FrameworkFiles:
 
 @dataclass
 class RecipeDifferences:
-    """Differences between a recipe and the framework's behaviour, collected as they are found."""
+    """Differences between a recipe and the framework's behaviour, collected as they are found.
+
+    ``changes``: the notes of those that make it another recipe.
+    """
 
     recipe: Recipe
     notes: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
 
     def say(self, note: str, recipe: Recipe | None = None) -> None:
         """Adds a sentence, and the recipe that the framework runs instead, if there is one."""
         self.notes.append(note)
-        self.recipe = recipe or self.recipe
+        if recipe is not None and recipe != self.recipe:
+            self.changes.append(note)
+            self.recipe = recipe
 
     def note_first(self) -> None:
         """Notes that no framework has a setting that prefers fewer requests to fewer bytes."""
@@ -98,22 +104,17 @@ class RecipeDifferences:
 
 
 @dataclass(frozen=True)
-class ConfigurationInputs:
-    """All inputs of a configuration. Raises InputError if they do not fit together."""
+class RecipeInputs:
+    """A recipe with a model and a job: all that decides whether a framework can run the recipe.
+
+    Raises InputError if they do not fit together.
+    """
 
     recipe: Recipe
     model: ModelSpec
     job: TrainingSpec
-    machine: PlacedSystem
 
     def __post_init__(self) -> None:
-        placed = {axis.name: axis.size for axis in self.machine.placement.axes if axis.size > 1}
-        sizes = {name: size for name, size in self.recipe.axes if size > 1}
-        if placed != sizes:
-            raise InputError(
-                f"the placement has {_spell_sizes(placed)}, the recipe {_spell_sizes(sizes)}",
-                hint="place the axes of the recipe",
-            )
         parts = self.recipe.microbatches * self.recipe.replicas
         if self.job.batch % parts:
             raise InputError(
@@ -130,7 +131,7 @@ class ConfigurationInputs:
 
     @property
     def devices(self) -> int:
-        return self.machine.placement.hierarchy.devices
+        return prod(size for _, size in self.recipe.axes)
 
     @property
     def samples(self) -> int:
@@ -162,18 +163,6 @@ class ConfigurationInputs:
             layers=self.recipe.layers if staged else (),
             **cuts,
         )
-
-    @cached_property
-    def seated(self) -> PlacedSystem:
-        """The machine, with the placement's axes named by roles and in the order of roles."""
-        placement = self.machine.placement
-        rows = {axis.name: row for axis, row in zip(placement.axes, placement.matrix, strict=True)}
-        roles = [role for role in ROLES if self.sizes[role] > 1]
-        axes = tuple(Axis(role, self.sizes[role]) for role in roles)
-        matrix = tuple(rows[self._roles[role]] for role in roles)
-        if not roles:
-            axes, matrix = (Axis("data", 1),), ((1,) * len(placement.hierarchy.levels),)
-        return replace(self.machine, placement=Placement(placement.hierarchy, axes, matrix))
 
     @cached_property
     def _roles(self) -> Mapping[str, str]:
@@ -276,13 +265,43 @@ class ConfigurationInputs:
             check_divides(decoder.experts, "experts", sizes["expert"], "parts over expert")
         return decoder
 
+
+@dataclass(frozen=True)
+class ConfigurationInputs(RecipeInputs):
+    """All inputs of a configuration. Raises InputError if they do not fit together."""
+
+    machine: PlacedSystem
+
+    def __post_init__(self) -> None:
+        placed = {axis.name: axis.size for axis in self.machine.placement.axes if axis.size > 1}
+        sizes = {name: size for name, size in self.recipe.axes if size > 1}
+        if placed != sizes:
+            raise InputError(
+                f"the placement has {_spell_sizes(placed)}, the recipe {_spell_sizes(sizes)}",
+                hint="place the axes of the recipe",
+            )
+        super().__post_init__()
+
+    @cached_property
+    def seated(self) -> PlacedSystem:
+        """The machine, with the placement's axes named by roles and in the order of roles."""
+        placement = self.machine.placement
+        rows = {axis.name: row for axis, row in zip(placement.axes, placement.matrix, strict=True)}
+        roles = [role for role in ROLES if self.sizes[role] > 1]
+        axes = tuple(Axis(role, self.sizes[role]) for role in roles)
+        matrix = tuple(rows[self._roles[role]] for role in roles)
+        if not roles:
+            axes, matrix = (Axis("data", 1),), ((1,) * len(placement.hierarchy.levels),)
+        return replace(self.machine, placement=Placement(placement.hierarchy, axes, matrix))
+
     @property
     def head(self) -> tuple[str, ...]:
         """The heading of the files, in lines: model, job, machine, recipe and placement."""
         placement, job = self.machine.placement, self.job
+        count = placement.hierarchy.devices
         return (
             f"collsynth: {self.model.name}, {job.batch} samples of {job.sequence} tokens a step,",
-            f"on {self.devices} devices of {self.machine.system.name}: {placement.hierarchy}.",
+            f"on {count} devices of {self.machine.system.name}: {placement.hierarchy}.",
             f"recipe: {self.recipe}",
             f"placement: {placement} of {_spell_sizes({a.name: a.size for a in placement.axes})}",
         )

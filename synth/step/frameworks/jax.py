@@ -9,36 +9,56 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
+from grammar.tensors.operations import Step
 from grammar.tensors.sharding import Sharding, Split, Type, part_shape
 from hierarchies import InputError
 from synth.collective.emit.conventions import conventions
 from synth.collective.emit.text import templates
-from synth.step.frameworks.inputs import ConfigurationInputs, FrameworkFiles, RecipeDifferences
-from synth.step.sharding import Plan, plan_of
+from synth.step.frameworks.inputs import (
+    ConfigurationInputs,
+    FrameworkFiles,
+    RecipeDifferences,
+    RecipeInputs,
+)
+from synth.step.same import IdentityKey
+from synth.step.sharding import Plan, Recipe, plan_of
 from synth.step.sharding.plan import PIPE, TIME
+
+Specs = Mapping[str, Mapping[str, str]]
+"""The partition spec of each input, by its role and label."""
 
 
 def jax(inputs: ConfigurationInputs) -> FrameworkFiles:
     """Writes ``collsynth_mesh.py``. Raises InputError for stages, or a model without its step."""
+    specs, differs = _decide_specs(inputs)
+    text = templates("synth.step.frameworks").get_template("mesh.py.jinja")
+    script = text.render(
+        head=inputs.head, notes=differs.notes, mesh=_mesh(inputs), specs=_spell_specs(specs)
+    )
+    return differs.written({"collsynth_mesh.py": script})
+
+
+def decide_jax(inputs: RecipeInputs) -> RecipeDifferences:
+    """Returns what JAX runs instead of a recipe. Raises InputError if it cannot run it."""
+    return _decide_specs(inputs)[1]
+
+
+def _decide_specs(inputs: RecipeInputs) -> tuple[Specs, RecipeDifferences]:
+    """Returns the partition specs of inputs, by role and label."""
     inputs.refuse_precision("JAX")
-    step = inputs.model.step
     if dict(inputs.recipe.axes).get(PIPE, 1) > 1:
         raise InputError(
             "stages are not an axis of a JAX mesh: no partition spec expresses their order",
             hint="collsynth train MODEL --plan ... --runtime torch -o FILE writes them as code",
         )
-    if step is None:
+    if inputs.model.step is None:
         raise InputError(
             f"no step of {inputs.model.name}", hint="trace it: partition specs need its inputs"
         )
-    plan = plan_of(step, inputs.recipe)
-    specs: dict[str, dict[str, str]] = {}
-    values = zip(step.roles, step.labels, step.graph.inputs, plan.cuts.inputs, strict=True)
-    for role, label, value, sharding in values:
-        spec = _spec(_unflatten(label, value.type, sharding, plan))
-        specs.setdefault(role, {})[label] = spec
     differs = RecipeDifferences(inputs.recipe)
     if inputs.recipe.microbatches > 1:
         differs.say(f"{inputs.recipe.microbatches} microbatches need code: a loop over the batch")
@@ -47,13 +67,31 @@ def jax(inputs: ConfigurationInputs) -> FrameworkFiles:
     if inputs.recipe.zero == 2:
         differs.say("XLA chooses the sharding of gradients before the update: zero=2 is left out")
     if inputs.recipe.bucket_bytes:
-        differs.say("XLA chooses the bucket size itself")
+        note = "XLA chooses the bucket size itself"
+        differs.say(note, replace(differs.recipe, bucket_bytes=0))
     differs.note_first()
-    text = templates("synth.step.frameworks").get_template("mesh.py.jinja")
-    script = text.render(
-        head=inputs.head, notes=differs.notes, mesh=_mesh(inputs), specs=_spell_specs(specs)
-    )
-    return differs.written({"collsynth_mesh.py": script})
+    # The shardings of inputs depend on no decision about passes.
+    whole = replace(inputs.recipe, microbatches=1, remat=False, bucket_bytes=0)
+    specs = _list_specs(IdentityKey(inputs.model.step), whole)
+    if isinstance(specs, InputError):
+        raise specs
+    return specs, differs
+
+
+@lru_cache(maxsize=1024)
+def _list_specs(key: IdentityKey[Step], recipe: Recipe) -> Specs | InputError:
+    """Returns the specs, or why there are none; cached because searches vary only the passes."""
+    step = key.one
+    try:
+        plan = plan_of(step, recipe)
+        specs: dict[str, dict[str, str]] = {}
+        values = zip(step.roles, step.labels, step.graph.inputs, plan.cuts.inputs, strict=True)
+        for role, label, value, sharding in values:
+            spec = _spec(_unflatten(label, value.type, sharding, plan))
+            specs.setdefault(role, {})[label] = spec
+    except InputError as error:
+        return error
+    return specs
 
 
 def _unflatten(label: str, kind: Type, sharding: Sharding, plan: Plan) -> Sharding:
@@ -86,7 +124,7 @@ def _mesh(inputs: ConfigurationInputs) -> str:
     return mesh
 
 
-def _spell_specs(specs: Mapping[str, Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+def _spell_specs(specs: Specs) -> list[tuple[str, list[str]]]:
     return [
         (role, [f"{json.dumps(label)}: {spec}," for label, spec in by_label.items()])
         for role, by_label in specs.items()

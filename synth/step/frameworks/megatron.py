@@ -34,15 +34,21 @@ from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     RecipeDifferences,
+    RecipeInputs,
     check_divides,
 )
 from synth.step.frameworks.launch import Launch, write_launch
+from synth.step.frameworks.megatron_model import (
+    LayerPattern,
+    Settings,
+    Value,
+    describe_model,
+    refuse_unsupported,
+)
 from synth.step.sharding.plan import PIPE
 from synth.step.sharding.recipes import Recipe
-from synth.step.zoo.sizes import Decoder, list_features
-
-Value = int | str | bool
-Settings = dict[str, Value]
+from synth.step.zoo.forms import FEATURES
+from synth.step.zoo.sizes import Decoder
 
 SCHEDULES = ("1f1b", "interleaved-1f1b")
 PADDING_MULTIPLE = 128
@@ -61,9 +67,32 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "longest": ("max-position-embeddings",),
     "positions": ("position-embedding-type", "model.position_embedding_type = {}"),
     "rotary_base": ("rotary-base", "model.rotary_base = {}"),
+    "rotary_share": ("rotary-percent", "model.rotary_percent = {}"),
+    "head_width": ("kv-channels", "model.kv_channels = {}"),
+    "head_norms": ("qk-layernorm", "model.qk_layernorm = True"),
+    "window": ("window-size", "model.window_size = {}"),
+    "full_every": ("window-attn-skip-freq", "model.window_attn_skip_freq = {}"),
+    "softmax": ("softmax-type", "model.softmax_type = {}"),
+    "latent": ("multi-latent-attention",),
+    "query_rank": ("q-lora-rank",),
+    "key_rank": ("kv-lora-rank",),
+    "plain_width": ("qk-head-dim",),
+    "rotary_width": ("qk-pos-emb-head-dim",),
+    "value_width": ("v-head-dim",),
     "norm": ("normalization", "model.normalization = {}"),
+    "norm_epsilon": ("norm-epsilon", "model.layernorm_epsilon = {}"),
+    "norm_plus_one": ("apply-layernorm-1p", "model.layernorm_zero_centered_gamma = True"),
     "swiglu": ("swiglu", "model.gated_linear_unit = True", "model.activation_func = F.silu"),
+    "squared_relu": ("squared-relu", "model.activation_func = squared_relu"),
+    "quick_geglu": (
+        "quick-geglu",
+        "model.gated_linear_unit = True",
+        "model.activation_func = quick_gelu",
+    ),
+    "gate_offset": ("glu-linear-offset", "model.glu_linear_offset = {}"),
+    "clamp": ("activation-func-clamp-value", "model.activation_func_clamp_value = {}"),
     "no_bias": ("disable-bias-linear", "model.add_bias_linear = False"),
+    "attention_bias": ("add-qkv-bias", "model.add_qkv_bias = True"),
     "untied": (
         "untie-embeddings-and-output-weights",
         "model.share_embeddings_and_output_weights = False",
@@ -80,6 +109,23 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "experts": ("num-experts", "model.num_moe_experts = {}"),
     "chosen": ("moe-router-topk", "model.moe_router_topk = {}"),
     "expert_hidden": ("moe-ffn-hidden-size", "model.moe_ffn_hidden_size = {}"),
+    "expert_layers": ("moe-layer-freq", "model.moe_layer_freq = {}"),
+    "shared": (
+        "moe-shared-expert-intermediate-size",
+        "model.moe_shared_expert_intermediate_size = {}",
+    ),
+    "scores": ("moe-router-score-function", "model.moe_router_score_function = {}"),
+    "softmax_of_all": ("moe-router-pre-softmax", "model.moe_router_pre_softmax = True"),
+    "correction": (
+        "moe-router-enable-expert-bias",
+        "model.moe_router_enable_expert_bias = True",
+    ),
+    "score_scale": (
+        "moe-router-topk-scaling-factor",
+        "model.moe_router_topk_scaling_factor = {}",
+    ),
+    "groups": ("moe-router-num-groups", "model.moe_router_num_groups = {}"),
+    "chosen_groups": ("moe-router-group-topk", "model.moe_router_group_topk = {}"),
     "dispatcher": ("moe-token-dispatcher-type", "model.moe_token_dispatcher_type = {}"),
     "grouped_products": ("moe-grouped-gemm", "model.moe_grouped_gemm = True"),
     "balanced": ("moe-router-load-balancing-type", "model.moe_router_load_balancing_type = {}"),
@@ -137,6 +183,8 @@ FP8_RECIPES: Mapping[str, Settings] = {
     "mxfp8": {"fp8_format": "e4m3", "fp8_recipe": "mxfp8"},
 }
 """Transformer Engine's recipe of each precision (Megatron Core, *Low-Precision Training Guide*)."""
+ACTIVATIONS = ("quick_gelu", "squared_relu")
+"""Functions of ``megatron.core.activations`` that a Bridge recipe may name."""
 BRIDGE_RECIPES: Mapping[str, str] = {
     "fp8": "keeps the first and the last layer in 16 bits, and gathers parameters in eight",
     "mxfp8": "gathers parameters in eight bits",
@@ -147,7 +195,7 @@ wheel 0.3.1, read on 2026-11-30)."""
 
 def megatron(inputs: ConfigurationInputs) -> FrameworkFiles:
     """Writes ``arguments.sh``: flags of ``pretrain_gpt.py`` in bash. Raises InputError."""
-    settings, differs, how = _decide_settings(inputs)
+    settings, differs, how = _write_settings(inputs)
     text = _template("megatron.sh.jinja", inputs, differs, flags=[*_flags(settings)])
     command = '"$MEGATRON"/pretrain_gpt.py "${ARGUMENTS[@]}" "${DATA[@]}" "${TRAINING[@]}"'
     before = [*_environment(settings, inputs), ': "${MEGATRON:?the folder of Megatron-LM}"']
@@ -158,12 +206,16 @@ def megatron(inputs: ConfigurationInputs) -> FrameworkFiles:
 def bridge(inputs: ConfigurationInputs) -> FrameworkFiles:
     """Writes ``collsynth_bridge.py``: a function that builds Megatron-Bridge's ConfigContainer.
 
-    Raises InputError as ``megatron`` does: both use the same engine.
+    Raises InputError as ``megatron`` does, since both use the same engine, and for latent
+    attention.
     """
-    settings, differs, how = _decide_settings(inputs)
+    _refuse_latent(inputs)
+    settings, differs, how = _write_settings(inputs)
     if note := BRIDGE_RECIPES.get(inputs.job.precision):
         differs.say(f"Megatron-Bridge's recipe for {inputs.job.precision} {note}")
-    text = _template("bridge.py.jinja", inputs, differs, lines=[*_lines(settings, inputs)])
+    lines = [*_lines(settings, inputs)]
+    imports = [name for name in ACTIVATIONS if any(line.endswith(f" {name}") for line in lines)]
+    text = _template("bridge.py.jinja", inputs, differs, lines=lines, imports=imports)
     before = [
         *_environment(settings, inputs),
         'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"',
@@ -184,7 +236,18 @@ def _flags(settings: Settings) -> Iterator[str]:
         if name == "chunks" and "layout" in settings:
             continue
         flag = f"--{SPELLINGS[name][0]}"
-        yield flag if value is True else f"{flag} {quote(str(value))}"
+        yield flag if value is True else f"{flag} {quote(_spell_flag(value))}"
+
+
+def _spell_flag(value: Value) -> str:
+    """Spells a value as on a command line; patterns as ``moe_freq_type`` reads them."""
+    match value:
+        case LayerPattern(runs):
+            return f"({'+'.join(f'[{number}]*{times}' for number, times in runs)})"
+        case tuple():
+            return ",".join(map(str, value))
+        case _:
+            return str(value)
 
 
 def _lines(settings: Settings, inputs: ConfigurationInputs) -> Iterator[str]:
@@ -199,6 +262,8 @@ def _lines(settings: Settings, inputs: ConfigurationInputs) -> Iterator[str]:
 
 
 def _literal(value: Value) -> str:
+    if isinstance(value, LayerPattern):
+        return " + ".join(f"[{number}] * {times}" for number, times in value.runs)
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
@@ -210,48 +275,51 @@ def _environment(settings: Settings, inputs: ConfigurationInputs) -> list[str]:
     return ["export CUDA_DEVICE_MAX_CONNECTIONS=1"] if overlaps else []
 
 
-def _decide_settings(inputs: ConfigurationInputs) -> tuple[Settings, RecipeDifferences, Launch]:
-    decoder, differs = inputs.check_decoder(), RecipeDifferences(inputs.named)
-    if unusual := list_features(decoder):
-        hint = "not written yet for Megatron: --runtime jax or torch writes the whole step"
-        raise InputError(f"{inputs.model.name} has {', '.join(unusual)}", hint=hint)
+def _write_settings(inputs: ConfigurationInputs) -> tuple[Settings, RecipeDifferences, Launch]:
+    """Returns the settings in the order in which they are written."""
+    settings, differs = _decide_settings(inputs)
     how = Launch.of(inputs.seated, RankOrder.MEGATRON, [] if inputs.named.experts else [_MAPPING])
-    settings = _model(inputs, decoder, differs) | _parallel(inputs, differs)
-    settings |= _sharding(inputs, differs) | _other_settings(inputs, differs)
     if how.flag:
         settings["mapping"] = True
-    ordered = {name: settings[name] for name in SPELLINGS if name in settings}
-    return ordered, differs, how
+    return {name: settings[name] for name in SPELLINGS if name in settings}, differs, how
 
 
-def _model(inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences) -> Settings:
-    settings: Settings = {
-        "layers": decoder.layers,
-        "width": decoder.width,
-        "hidden": decoder.hidden,
-        "heads": decoder.heads,
-        "sequence": inputs.job.sequence,
-        "longest": decoder.sequence,
-        "positions": "rope" if decoder.rope_base else "learned_absolute",
-        "attention_dropout": 0,
-        "hidden_dropout": 0,
-    }
-    if decoder.rope_base:
-        settings |= {"rotary_base": round(decoder.rope_base), "norm": "RMSNorm", "swiglu": True}
-        settings |= {"no_bias": True, "untied": True}
-    if decoder.key_heads != decoder.heads:
-        settings |= {"grouped": True, "key_heads": decoder.key_heads}
+def decide_bridge(inputs: RecipeInputs) -> RecipeDifferences:
+    """Returns what Megatron-Bridge runs instead of a recipe. Raises InputError as ``bridge``."""
+    _refuse_latent(inputs)
+    return decide_megatron(inputs)
+
+
+def _refuse_latent(inputs: RecipeInputs) -> None:
+    if inputs.decoder.form.latent:
+        raise InputError(
+            f"{inputs.model.name} has {FEATURES['latent']}",
+            hint="Megatron-Bridge's vanilla recipe has none: write files for megatron",
+        )
+
+
+def decide_megatron(inputs: RecipeInputs) -> RecipeDifferences:
+    """Returns what Megatron runs instead of a recipe. Raises InputError if it cannot run it."""
+    return _decide_settings(inputs)[1]
+
+
+def _decide_settings(inputs: RecipeInputs) -> tuple[Settings, RecipeDifferences]:
+    decoder, differs = inputs.check_decoder(), RecipeDifferences(inputs.named)
+    refuse_unsupported(inputs.model.name, decoder)
+    settings = _model(inputs, decoder, differs) | _parallel(inputs, differs)
+    settings |= _sharding(inputs, differs) | _other_settings(inputs, differs)
+    return settings, differs
+
+
+def _model(inputs: RecipeInputs, decoder: Decoder, differs: RecipeDifferences) -> Settings:
+    settings = describe_model(decoder)
+    settings |= {"sequence": inputs.job.sequence, "longest": decoder.sequence}
     if decoder.experts > 1:
-        settings |= {"experts": decoder.experts, "chosen": decoder.chosen}
-        settings |= {"expert_hidden": decoder.hidden}
-        settings |= {"dispatcher": "alltoall", "grouped_products": True, "balanced": "none"}
         differs.say("an expert processes all tokens routed to it (none is dropped)")
     return settings | _vocabulary(inputs, decoder, differs)
 
 
-def _vocabulary(
-    inputs: ConfigurationInputs, decoder: Decoder, differs: RecipeDifferences
-) -> Settings:
+def _vocabulary(inputs: RecipeInputs, decoder: Decoder, differs: RecipeDifferences) -> Settings:
     tensor = inputs.sizes["tensor"]
     fits = [size for size in _powers(PADDING_MULTIPLE) if decoder.vocabulary % (size * tensor) == 0]
     multiple = fits[0] if fits else 1
@@ -270,7 +338,7 @@ def _powers(largest: int) -> Iterator[int]:
         largest //= 2
 
 
-def _parallel(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
+def _parallel(inputs: RecipeInputs, differs: RecipeDifferences) -> Settings:
     recipe, sizes = differs.recipe, inputs.sizes
     settings: Settings = {
         "tensor": sizes["tensor"],
@@ -285,7 +353,10 @@ def _parallel(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settin
         settings |= {"context": sizes["seq"], "context_by": "all_gather"}
     if sizes[PIPE] > 1:
         settings |= _order(recipe, sizes[PIPE])
-        settings |= {"layout": _layout(recipe.layers)} if recipe.layers else {}
+        dense = inputs.decoder.dense_layers or 0
+        if recipe.layers or dense:
+            first, *others = inputs.layers
+            settings["layout"] = _layout([dense + first, *others])
     if recipe.experts:
         settings["expert"] = _experts(inputs, recipe)
     elif inputs.decoder.experts > 1 and sizes["tensor"] > 1 and recipe.tokens != "tensor":
@@ -322,7 +393,7 @@ def _layout(layers: Sequence[int]) -> str:
     return "".join(f"({stage})*{times}" if times > 1 else stage for stage, times in runs)
 
 
-def _experts(inputs: ConfigurationInputs, recipe: Recipe) -> int:
+def _experts(inputs: RecipeInputs, recipe: Recipe) -> int:
     if inputs.sizes["seq"] > 1:
         raise InputError(
             "experts over an axis together with tokens over seq",
@@ -341,7 +412,7 @@ def _tokens_error() -> InputError:
     )
 
 
-def _sharding(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
+def _sharding(inputs: RecipeInputs, differs: RecipeDifferences) -> Settings:
     recipe, sizes = differs.recipe, inputs.sizes
     settings: Settings = {"overlapped": True} if recipe.replicas * sizes["seq"] > 1 else {}
     if not recipe.zero:
@@ -364,7 +435,7 @@ def _sharding(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settin
     }
 
 
-def _other_settings(inputs: ConfigurationInputs, differs: RecipeDifferences) -> Settings:
+def _other_settings(inputs: RecipeInputs, differs: RecipeDifferences) -> Settings:
     recipe = differs.recipe
     settings: Settings = {}
     if recipe.remat:

@@ -13,7 +13,9 @@ recipe:
 * tokens along an axis of their own are its context parallelism, over which FSDP shards, too;
 * tensor parallelism always cuts the vocabulary; 0.2 always shards the activations between layers
   by tokens;
-* layers are assigned to stages by name, in any numbers; schedules are PyTorch's, by its names.
+* layers are assigned to stages by name, in any numbers; schedules are PyTorch's, by its names;
+* blocks and the loss are compiled (``compile``, off by default), as predictions assume, unless the
+  schedule splits backward passes.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ from synth.step.frameworks.inputs import (
     ConfigurationInputs,
     FrameworkFiles,
     RecipeDifferences,
+    RecipeInputs,
     check_divides,
 )
 from synth.step.frameworks.launch import Launch, write_launch
+from synth.step.schedules import HALVES
 from synth.step.sharding.plan import PIPE
 from synth.step.zoo.sizes import ZOO, Decoder
 
@@ -105,7 +109,7 @@ def _python(values: Mapping[str, Value]) -> list[str]:
     return [f"{name} = {value}" for name, value in spelled.items()]
 
 
-def _flavour(inputs: ConfigurationInputs) -> tuple[str, str]:
+def _flavour(inputs: RecipeInputs) -> tuple[str, str]:
     """Returns the flavour of a model. Raises InputError if torchtitan has none for it."""
     inputs.refuse_precision("torchtitan")
     sizes = inputs.model.sizes
@@ -121,10 +125,14 @@ def _flavour(inputs: ConfigurationInputs) -> tuple[str, str]:
     )
 
 
-def _decide_settings(
-    inputs: ConfigurationInputs, version: str
-) -> tuple[Sections, RecipeDifferences]:
+def decide_torchtitan(version: str, inputs: RecipeInputs) -> RecipeDifferences:
+    """Returns what a version runs instead of a recipe. Raises InputError if it cannot run it."""
+    return _decide_settings(inputs, version)[1]
+
+
+def _decide_settings(inputs: RecipeInputs, version: str) -> tuple[Sections, RecipeDifferences]:
     """Returns the options of the sections that both versions have, by section."""
+    _flavour(inputs)
     inputs.check_decoder()
     recipe, sizes = inputs.named, inputs.sizes
     differs = RecipeDifferences(recipe)
@@ -138,14 +146,21 @@ def _decide_settings(
     if recipe.bucket_bytes:
         note = "torchtitan has no bucket size: it sends the gradients of a layer together"
         differs.say(note, replace(differs.recipe, bucket_bytes=0))
+    compiles = recipe.schedule not in HALVES
+    if not compiles:
+        differs.say(f"{recipe.schedule} splits backward passes: torch.compile stays off")
     differs.note_first()
     training = _training(inputs)
     if version == "0.3" and sizes[PIPE] > 1:
         training["disable_cuda_graphs"] = True
-    return {"training": training, "parallelism": _parallelism(inputs, version)}, differs
+    # A predicted step reads and writes no value between element-wise operations: eager ones do.
+    # A split backward pass retains its graph, which compiled ones with donated buffers refuse.
+    compiled: dict[str, Value] = {"enable": compiles}
+    parallelism = _parallelism(inputs, version)
+    return {"training": training, "parallelism": parallelism, "compile": compiled}, differs
 
 
-def _check(inputs: ConfigurationInputs, version: str) -> None:
+def _check(inputs: RecipeInputs, version: str) -> None:
     recipe, sizes = inputs.named, inputs.sizes
     if recipe.schedule and recipe.schedule not in SCHEDULES:
         raise InputError(
@@ -171,7 +186,7 @@ def _check(inputs: ConfigurationInputs, version: str) -> None:
         _check_toml(inputs)
 
 
-def _check_toml(inputs: ConfigurationInputs) -> None:
+def _check_toml(inputs: RecipeInputs) -> None:
     recipe, sizes = inputs.named, inputs.sizes
     if not recipe.zero and 1 < sizes["data"] < inputs.devices:
         raise InputError(
@@ -186,7 +201,7 @@ def _check_toml(inputs: ConfigurationInputs) -> None:
         )
 
 
-def _training(inputs: ConfigurationInputs) -> dict[str, Value]:
+def _training(inputs: RecipeInputs) -> dict[str, Value]:
     """Returns the training section; with stages a device receives all its samples at once.
 
     Without stages it receives the samples of a microbatch.
@@ -201,7 +216,7 @@ def _training(inputs: ConfigurationInputs) -> dict[str, Value]:
     }
 
 
-def _parallelism(inputs: ConfigurationInputs, version: str) -> dict[str, Value]:
+def _parallelism(inputs: RecipeInputs, version: str) -> dict[str, Value]:
     recipe, sizes = inputs.named, inputs.sizes
     options: dict[str, Value] = {
         "data_parallel_replicate_degree": 1 if recipe.zero else sizes["data"],
@@ -223,7 +238,7 @@ def _parallelism(inputs: ConfigurationInputs, version: str) -> dict[str, Value]:
     return options
 
 
-def _stages(inputs: ConfigurationInputs, last: str) -> list[list[str]]:
+def _stages(inputs: RecipeInputs, last: str) -> list[list[str]]:
     """Returns the layers of each stage: the table of tokens first, the output on the last."""
     ends = [0, *accumulate(inputs.layers)]
     stages = [[f"layers.{layer}" for layer in range(*bounds)] for bounds in pairwise(ends)]

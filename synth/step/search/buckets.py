@@ -31,6 +31,7 @@ from synth.step.search.composing.composer import Composition
 from synth.step.search.finalists import Finalist
 from synth.step.search.links import PlacedRecipe
 from synth.step.search.resolution import CLOCK_ERROR
+from synth.step.sharding import Recipe
 
 BUCKETS = tuple(mega * 10**6 for mega in (5, 25, 100, 400))
 """Bucket sizes in bytes, from a few gradients of a layer to several layers. The default of DDP is
@@ -39,11 +40,15 @@ BUCKETS = tuple(mega * 10**6 for mega in (5, 25, 100, 400))
 
 @dataclass(frozen=True)
 class BucketChooser:
-    """Composes each plan with the best of the bucket ``sizes`` (bytes) that fit in memory."""
+    """Composes each plan with the best of the bucket ``sizes`` (bytes) that fit in memory.
+
+    ``runs``: whether a recipe with buckets is among those that are searched.
+    """
 
     composed: Composition
     sizes: Sequence[int]
     memory_bytes: float
+    runs: Callable[[Recipe], bool] = lambda recipe: True
 
     def bounds(self, candidates: Sequence[PlacedRecipe]) -> Floats:
         """Returns a lower bound of each plan in seconds over all sizes. Raises InputError."""
@@ -77,7 +82,8 @@ class BucketChooser:
         for size in self.sizes:
             for recipe, same in groupby(faster, key=lambda number: candidates[number].recipe):
                 bucketed = replace(recipe, bucket_bytes=size)
-                if self.composed.composer.size_bytes(bucketed) <= self.memory_bytes:
+                fits = self.composed.composer.size_bytes(bucketed) <= self.memory_bytes
+                if fits and self.runs(bucketed):
                     worth += [(number, candidates[number].by(bucketed)) for number in same]
         return worth
 

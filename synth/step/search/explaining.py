@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -46,10 +46,12 @@ class PlanningResult:
     peak_seconds: float | None
     front: tuple[ComposedPlan, ...]
 
-    def advised(self, memory_bytes: float) -> int:
-        """Returns the index of the plan to advise. There must be a finalist."""
-        differences = [compare_seconds(self.likely[0], seconds) for seconds in self.likely]
-        return choose_advised(self.finalists, differences, memory_bytes)
+    def advised(self, memory_bytes: float, among: Sequence[int]) -> int:
+        """Returns the index of the plan to advise, ``among`` those of plans that may be advised."""
+        likely = [self.likely[number] for number in among]
+        differences = [compare_seconds(likely[0], seconds) for seconds in likely]
+        finalists = [self.finalists[number] for number in among]
+        return among[choose_advised(finalists, differences, memory_bytes)]
 
     def verdict(self, memory_bytes: float) -> Found[PlacedRecipe]:
         """Returns what the search proves about composed seconds."""

@@ -184,9 +184,12 @@ def _candidates(
         sequence=(True, False),
     )
     inner = system.hierarchy.cardinalities[-1]
-    for recipe in list_recipes(system.devices, extents, knobs):
-        if dict(recipe.axes).get("tensor", 1) > inner or not job.allows(pins, recipe):
-            continue
+    near = (
+        recipe
+        for recipe in list_recipes(system.devices, extents, knobs)
+        if dict(recipe.axes).get("tensor", 1) <= inner and job.allows(pins, recipe)
+    )
+    for recipe in job.runnable(pins, near):
         placement = row_major_placement(system.hierarchy, axes_of(recipe))
         if placement is not None:
             yield PlacedRecipe(recipe, placement.matrix)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hierarchies import InputError
+from synth.step.frameworks import FRAMEWORKS, FrameworkRules
 from synth.step.search.composing.composer import Composer
 from synth.step.search.pins import Pins, pin_value_of
 from synth.step.sharding import Recipe
@@ -46,6 +47,46 @@ def no_plan_error(
         where="batch",
         hint=f"{hint}, or other sizes of the model",
     )
+
+
+def not_run_error(
+    model: str, machine: str, pins: Pins, known: Sequence[Recipe], rules: FrameworkRules
+) -> InputError:
+    """Returns an error that says why the frameworks of the pins run no ``known`` recipe with them.
+
+    Names the smallest set of pins that a framework refuses, and another framework that does not.
+    """
+    framework = pins.frameworks[0]
+    for refused in (Pins({}), *pins.subsets()):
+        given = [recipe for recipe in known if refused.allow(recipe)]
+        if all(_why_not_run(rules, framework, recipe, refused) for recipe in given):
+            break
+    # Of the simplest recipe, because others are refused for several reasons.
+    simplest = min(given, key=lambda recipe: len(str(recipe)))
+    reason = _why_not_run(rules, framework, simplest, refused)
+    able = (
+        other
+        for other in FRAMEWORKS
+        if other not in pins.frameworks
+        and not all(_why_not_run(rules, other, recipe, refused) for recipe in given)
+    )
+    other = next(able, "")
+    if not refused.values:
+        problem = f"{framework} runs no plan of {model} on {machine}: {reason}"
+        hint = f"--framework {other}" if other else "no framework does; leave it out"
+        return InputError(problem, where="framework", hint=hint)
+    problem = f"{framework} runs no plan of {model} with {refused}: {reason}"
+    hint = f"leave it out, or --framework {other}" if other else "leave it out: no framework does"
+    return InputError(problem, where="pin", hint=hint)
+
+
+def _why_not_run(rules: FrameworkRules, framework: str, recipe: Recipe, pins: Pins) -> str:
+    """Returns why a framework runs nothing with the pins for a recipe; empty if it does."""
+    try:
+        allowed = pins.allow(rules.express(framework, recipe))
+    except InputError:
+        allowed = False
+    return "" if allowed else rules.refusal(framework, recipe)
 
 
 def _batches(batch: int, farthest: int, possible: Callable[[int], bool]) -> Iterator[int]:

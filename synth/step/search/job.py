@@ -6,15 +6,16 @@ schedule and recompute. A pin is a decision that the user fixes, such as ``tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, product
 from math import inf, isqrt
 
 from grammar.tensors.operations import Step
 from hierarchies import InputError, System
 from hierarchies.devices import Device
+from synth.step.frameworks import FrameworkRules, TrainingSpec
 from synth.step.models import ModelSettings, zoo_step
 from synth.step.profiles import Profile
 from synth.step.rows.grids import Extents, Knobs, extents_of, list_recipes
@@ -23,7 +24,7 @@ from synth.step.search.composing.kept import InsideStore
 from synth.step.search.composing.reading import LAYERS
 from synth.step.search.composing.writing import MICROBATCHES, write_insides
 from synth.step.search.families import Family, list_families
-from synth.step.search.hints import no_plan_error
+from synth.step.search.hints import no_plan_error, not_run_error
 from synth.step.search.links import PlacedRecipe
 from synth.step.search.pins import AXES, Pins
 from synth.step.sharding import Recipe, apply, plan_of
@@ -183,7 +184,46 @@ class PlanningProblem:
         if not allowed:
             devices, batch = self.system.devices, self.spelling.batch
             raise no_plan_error(str(self.model), devices, batch, pins, known, self.possible)
-        return allowed
+        runnable = list(self.runnable(pins, allowed))
+        if not runnable:
+            counts = Pins(
+                {name: pins.values[name] for name in pins.values if name == "microbatches"}
+            )
+            usual = [recipe for recipe in known if self.allows(counts, recipe)]
+            raise not_run_error(str(self.model), self.system.name, pins, usual, self.rules)
+        return runnable
+
+    @cached_property
+    def rules(self) -> FrameworkRules:
+        """What frameworks run instead of recipes of this job."""
+        sizes, spelled = sizes_of(self.model, self.changes), self.spelling
+        length = getattr(sizes, "sequence", 1)
+        training = TrainingSpec(spelled.batch, length, spelled.dtype, self.device.precision)
+        return FrameworkRules(str(self.model), sizes, training, lambda: self.traced(spelled.batch))
+
+    def runnable(self, pins: Pins, recipes: Iterable[Recipe]) -> Iterator[Recipe]:
+        """Yields what the frameworks of the pins run instead of recipes, each once.
+
+        Yields the recipes themselves if any recipe may be searched.
+        """
+        if not pins.frameworks:
+            yield from recipes
+            return
+        seen: set[Recipe] = set()
+        for recipe, framework in product(recipes, pins.frameworks):
+            try:
+                expressed = self.rules.express(framework, recipe)
+            except InputError:
+                continue
+            if expressed not in seen and pins.allow(expressed):
+                seen.add(expressed)
+                yield expressed
+
+    def runs(self, pins: Pins, recipe: Recipe) -> bool:
+        """Whether a framework of the pins runs exactly this recipe; True if they name none."""
+        return not pins.frameworks or any(
+            not self.rules.refusal(framework, recipe) for framework in pins.frameworks
+        )
 
     def families(self, pins: Pins) -> list[Family]:
         """Lists all plans with the pins, by recipe. Raises as ``recipes`` does."""

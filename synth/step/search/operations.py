@@ -118,7 +118,8 @@ class _SectionShares:
                 self._inside[primitive] += times * own * seconds / total if total else 0.0
 
     def _estimate(self, operation: Operation) -> float:
-        return estimate_operation(operation, self._device).seconds
+        seconds = estimate_operation(operation, self._device).seconds
+        return seconds * self._device.compute_factor
 
     def computing(self, operation: Operation) -> float:
         """Returns the seconds of an operation on a device's part.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from hierarchies import InputError
@@ -18,9 +18,13 @@ AXES = (PIPE, "data", "expert", "seq", "tensor")
 
 @dataclass(frozen=True)
 class Pins:
-    """Values that a recipe must have, by the name of the pin: sizes of axes and other decisions."""
+    """Values that a recipe must have, by the name of the pin: sizes of axes and other decisions.
+
+    ``frameworks``: those of which one must run the recipe; empty if none needs to.
+    """
 
     values: Mapping[str, str]
+    frameworks: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Pins:
@@ -57,7 +61,8 @@ class Pins:
 
     def without(self, name: str) -> Pins:
         """Returns the pins other than ``name``."""
-        return Pins({other: value for other, value in self.values.items() if other != name})
+        values = {other: value for other, value in self.values.items() if other != name}
+        return replace(self, values=values)
 
     def allow(self, recipe: Recipe) -> bool:
         """Whether a recipe satisfies every pin."""

@@ -147,10 +147,13 @@ class Planner:
         """
         families = self.job.families(pins)
         self._write(families, watcher)
-        families = sorted(self._balanced(families, watcher), key=lambda family: family.numbers[0])
+        families = sorted(
+            self._balanced(pins, families, watcher), key=lambda family: family.numbers[0]
+        )
         families.sort(key=lambda family: replace(family.recipe, layers=()) != hint)
         memory, buckets = self.job.device.memory_bytes, _bucket_sizes(pins)
-        search = Search(self.composer, families, memory, *self._links, watcher, buckets)
+        runs = partial(self.job.runs, pins)
+        search = Search(self.composer, families, memory, *self._links, watcher, buckets, runs)
         if search.complete and search.refused.total() == search.plans:
             raise InputError(
                 f"no plan is possible: {next(iter(search.refused))}", where=str(self.job.model)
@@ -163,10 +166,10 @@ class Planner:
         """Yields a plan chosen operation by operation if it is surely faster than the first plan.
 
         Yields none for transformers, whose weights recipes shard: chosen rows are slower there
-        (``results/rows``).
+        (``results/rows``). Yields none for frameworks, which take recipes only.
         """
         job = self.job
-        if job.extents.megatron or not simulated or not watcher.go_on():
+        if pins.frameworks or job.extents.megatron or not simulated or not watcher.go_on():
             return
         first = simulated[0]
         if not can_choose_rows(first, pins):
@@ -187,9 +190,12 @@ class Planner:
         job, links = self.job, self._links[0]
         return choose_rows(job.step, first, self._answers, links, job.device, job.profile)
 
-    def _balanced(self, families: Iterable[Family], watcher: Watcher) -> Iterator[Family]:
+    def _balanced(
+        self, pins: Pins, families: Iterable[Family], watcher: Watcher
+    ) -> Iterator[Family]:
         """Yields all plans, with layers balanced over stages if that saves time and fits."""
-        balancing = LayerBalancer(self.composer.on(self._links[1]), self.job.device.memory_bytes)
+        composed, memory = self.composer.on(self._links[1]), self.job.device.memory_bytes
+        balancing = LayerBalancer(composed, memory, partial(self.job.runs, pins))
         for family in families:
             yield from balancing.cut(family) if watcher.go_on() else [family]
 
@@ -251,9 +257,16 @@ class Planner:
         try:
             if pins.bucket_bytes is not None:
                 return self.simulate(plan.candidate)
-            return try_buckets(self.simulate(alone), self.simulate, memory, shorter, sizes)
+            several = partial(self._simulate_runnable, pins)
+            return try_buckets(self.simulate(alone), several, memory, shorter, sizes)
         except InputError as error:
             return error
+
+    def _simulate_runnable(self, pins: Pins, candidate: PlacedRecipe) -> Finalist:
+        """Simulates a candidate. Raises InputError if no framework of the pins runs it."""
+        if not self.job.runs(pins, candidate.recipe):
+            raise InputError("no framework of the question runs it", where=str(candidate.recipe))
+        return self.simulate(candidate)
 
     def sending(self, finalist: Finalist) -> tuple[CollectiveGain, ...]:
         """Returns the collectives of a plan, each with its best answer, longest first."""

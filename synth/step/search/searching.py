@@ -39,6 +39,7 @@ from synth.step.search.links import (
     PricedLinks,
     RecordingLinks,
 )
+from synth.step.sharding import Recipe
 
 MOST_TRIED = 16
 """Number of families that are still tried after a stop, to find one that fits."""
@@ -69,7 +70,7 @@ class Search:
     those that do not fit, with its bytes; ``refused``: reasons, each with the number of plans that
     it rules out; ``complete``: whether all plans were looked at; ``crew``: the processes that price
     collectives, by default the watcher's. ``buckets``: sizes in bytes of gradient buckets to try as
-    well.
+    well, for recipes that with them are among those searched, as ``runs`` says.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Search:
         least: Links,
         watcher: Watcher,
         buckets: Sequence[int] = (),
+        runs: Callable[[Recipe], bool] = lambda recipe: True,
     ) -> None:
         self.plans = sum(map(len, families))
         self.nearest: tuple[PlacedRecipe, float] | None = None
@@ -91,7 +93,8 @@ class Search:
         self._composer = composer
         self._links = links
         self._choosing, self._loose = (
-            BucketChooser(composer.on(model), buckets, memory_bytes) for model in (links, least)
+            BucketChooser(composer.on(model), buckets, memory_bytes, runs)
+            for model in (links, least)
         )
         self._families: list[Family] = []
         self._sizes: list[float] = []

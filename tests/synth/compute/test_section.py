@@ -107,6 +107,18 @@ def test_measured_seconds_take_precedence_and_the_rest_counts_by_its_share() -> 
     assert partly.how == "roofline"
 
 
+def test_a_framework_s_factor_lengthens_what_was_not_measured() -> None:
+    slow = replace(H100, compute_factor=1.5)
+    section = Section(tuple(chain(3)), frozenset(("v3",)))
+    usual = section_estimate(section, H100)
+    assert section_estimate(section, slow) == usual.times(1.5)
+    assert section_parts(section, slow)[0] == usual.times(1.5)
+    told = Estimate(1.0, 0.9, 1.1, "measured")
+    half = replace(section, measured=told, rest=0.5)
+    assert section_estimate(half, slow).seconds == 1.0 + 0.75 * usual.seconds
+    assert section_estimate(replace(section, measured=told, rest=0.0), slow) == told
+
+
 @pytest.mark.parametrize("rest", [0.0, 0.25, 1.0])
 def test_parts_of_a_section_add_up_to_it_however_it_is_known(rest: float) -> None:
     told = Estimate(1.0, 0.9, 1.1, "measured") if rest < 1 else NOTHING

@@ -24,7 +24,12 @@ from synth.ask.answers.parts import (
     optional_key,
 )
 from synth.ask.answers.training.gained import CollectiveOfStep, ProgramOfPlan
-from synth.ask.answers.training.simulated import MeasuredOfStep, MomentOfStep, RankOfStep
+from synth.ask.answers.training.simulated import (
+    MeasuredOfStep,
+    MomentOfStep,
+    RankOfStep,
+    SpeedOfCompute,
+)
 from synth.step.search.explaining import PlanningResult
 from synth.step.search.finalists import Finalist
 from synth.step.search.hints import MemorySaving
@@ -92,6 +97,13 @@ class RowsOfPlan(AnswerPart):
         )
 
 
+class UnsupportedFramework(AnswerPart):
+    """A framework that does not run a plan."""
+
+    framework: str = Field(description="Which.")
+    reason: str = Field(description="Why.")
+
+
 class PlanOfStep(AnswerPart):
     """A plan, simulated."""
 
@@ -132,6 +144,12 @@ class PlanOfStep(AnswerPart):
     programs: list[str] = Field(
         description="What its seconds take by a program of ours, or by a line of the environment,"
         " and gains 0.1 % of the step or more; all else goes by the runtime's own choice."
+    )
+    runs_on: list[str] = Field(
+        description="Frameworks that run exactly this plan, as their files say; none: nobody does."
+    )
+    refusals: list[UnsupportedFramework] = Field(
+        description="Frameworks that do not: they refuse it, or would run another plan, and why."
     )
     rows: RowsOfPlan | None = optional_key(
         f"If it was chosen operation by operation: then ``plan`` is in full, as the file {ROWS}."
@@ -214,13 +232,6 @@ class RefusedPlans(AnswerPart):
     plans: Whole = Field(description="Number of plans.")
 
 
-class UnsupportedFramework(AnswerPart):
-    """A framework that cannot express the advised plan."""
-
-    framework: str = Field(description="Which.")
-    reason: str = Field(description="Why.")
-
-
 SearchVerdict = Literal["optimal", "best-found", "infeasible", "none-found"]
 
 
@@ -242,8 +253,13 @@ class StepPlanReply(ReplyModel):
     sizes: dict[str, Whole] = Field(description="Sizes that differ from the model's.")
     computed_in: str = Field(description="The flag --dtype.")
     precision: str = Field(description="Of products of weights, if not that of --dtype; or empty.")
+    speed: SpeedOfCompute | None = optional_key("With a framework, how fast it computes.")
     optimizer: str = Field(description="Optimizer.")
     pins: str = Field(description="Pinned decisions.")
+    framework: str = Field(
+        description="The framework that has to run the plans; ideal: none has to; empty: advised"
+        " plans are of any."
+    )
     proved: SearchVerdict = Field(
         description="Of composed seconds: optimal, nothing searched is faster; best-found;"
         " infeasible, nothing fits; or none-found, nothing was met that fits."
@@ -254,10 +270,12 @@ class StepPlanReply(ReplyModel):
     )
     plans: list[PlanOfStep] = Field(description="The fastest first; none if nothing fits.")
     advised: Whole | None = Field(
-        description="Which to take, its number, from 0: of those tied with the first one that"
-        " leaves a tenth of the memory, if any does, with the fewest axes, laid out as frameworks"
-        " do it, with nothing computed again, with a fifth of the memory free, that may take least"
-        " longer than the first, and the least memory. It is what is written. Null if nothing fits."
+        description="Which to take, its number, from 0: of those that a framework runs (of all, if"
+        " the framework is ideal) and that tie with the first of these one that leaves a tenth of"
+        " the memory, if any does, with the fewest axes, laid out as frameworks do it, with nothing"
+        " computed again, with a fifth of the memory free, that may take least longer than the"
+        " first, and the least memory. It is what is written. Null if nothing fits, or if no"
+        " framework runs what does."
     )
     front: list[PlanOfFront] = Field(
         description="Pareto front in seconds and bytes of plans that fit; the fastest first."

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from hierarchies.devices import Device
 from synth.ask.answers.machine_parts import LevelInBrief, NcclPart, PricesName
 from synth.ask.answers.parts import (
     AnswerPart,
@@ -22,6 +23,7 @@ from synth.ask.answers.parts import (
     optional_key,
 )
 from synth.ask.answers.ranked import LAID_OUT_BY, LaidOutBy
+from synth.compute.runtimes import IDEAL, find_factor
 from synth.step.profiles import Kinds
 from synth.step.schedules import TransferProtocol
 from synth.step.simulation.kinds import BufferKind as BufferKind
@@ -158,6 +160,34 @@ class MeasuredOfStep(AnswerPart):
         )
 
 
+class SpeedOfCompute(AnswerPart):
+    """How fast a framework computes on a device, beside the device's best kernels."""
+
+    framework: str = Field(min_length=1, description="The framework.")
+    factor: Number = Field(description="Seconds of compute over those of the best kernels.")
+    low: Number = Field(description="Four fifths of them took this at least.")
+    high: Number = Field(description="Four fifths of them took this at most.")
+    steps: Whole = Field(description="Published steps that this is from; 0 if none was.")
+    source: str = Field(description="Who published them; empty if nobody did.")
+
+    @classmethod
+    def of(cls, device: Device, framework: str) -> Self | None:
+        """That of a framework; None if none was asked for, or the ideal one."""
+        if framework in ("", IDEAL):
+            return None
+        found = find_factor(device, framework)
+        if found is None:
+            return cls(framework=framework, factor=1.0, low=1.0, high=1.0, steps=0, source="")
+        return cls(
+            framework=framework,
+            factor=found.seconds,
+            low=found.low,
+            high=found.high,
+            steps=found.steps,
+            source=found.source,
+        )
+
+
 class GainOfStep(AnswerPart):
     """What a step would take if something were better."""
 
@@ -206,6 +236,7 @@ class SimulateReply(ReplyModel):
         description="Source of compute seconds, the least certain one."
     )
     measured: MeasuredOfStep | None = optional_key("With a profile, what of computing it measured.")
+    speed: SpeedOfCompute | None = optional_key("With a framework, how fast it computes.")
     seconds: Seconds = Field(description="Seconds of a step.")
     interval: Interval = Field(description="Its range for fast or slow compute.")
     samples: Positive = Field(description="Samples per step.")

@@ -12,9 +12,11 @@ from synth.ask.planning import PlanQuestion
 from synth.ask.questions.notations import A_RANGE
 from synth.ask.ranking import CostQuestion, SweepQuestion, TopQuestion
 from synth.collective.workload.files import shipped_jobs
+from synth.compute.runtimes import IDEAL
 from synth.service.page.forms.collectives import CollectiveRow
 from synth.service.page.forms.fields import AxisRow
 from synth.service.page.forms.form import QuestionForm
+from synth.step.frameworks import FRAMEWORKS
 from synth.step.zoo.sizes import ZOO
 
 _SEARCH = ("max_steps", "algorithm", "segments", "placement", "no_stripes")
@@ -62,7 +64,7 @@ _ROWS = (
         "memory are simulated.",
         "Plan the step",
         ("system", "model"),
-        ("model", "batch", "sequence", "dtype", "pin", "explain"),
+        ("model", "batch", "sequence", "dtype", "framework", "pin", "explain"),
         ("k", "optimizer", "precision", "device", "sizes", "profile"),
         {"system": "dgx-h100", "model": "llama3-8b"},
         {"count": "2"},
@@ -70,7 +72,7 @@ _ROWS = (
         address="/plan",
         template="plan_form.html",
         menu="plan",
-        shown={"models": [*ZOO], "devices": devices()},
+        shown={"models": [*ZOO], "devices": devices(), "frameworks": [*FRAMEWORKS, IDEAL]},
     ),
     QuestionForm(
         "sweep",

@@ -174,7 +174,11 @@ def _headline(answer: StepPlanReply) -> str:
     best = answer.best
     tokens = f"{best.tokens_per_second:,.0f} tokens a second, " if best.tokens_per_second else ""
     opening = "The best plan takes"
-    if answer.advised:
+    if answer.advised is None:
+        opening = "No framework runs a plan that fits. The best that none runs takes"
+    elif answer.advised and not answer.plans[0].runs_on:
+        opening = f"Take plan {answer.advised + 1}, which a framework runs:"
+    elif answer.advised:
         opening = f"Take plan {answer.advised + 1}, which ties with the fastest:"
     return (
         f"{opening} {format_duration(best.seconds)} a step: {tokens}"

@@ -21,6 +21,7 @@ from synth.show.terminal.style import (
     precision_text,
     price_basis,
     shape,
+    speed_lines,
     stopped_warning,
     table_of,
 )
@@ -70,6 +71,9 @@ def _head(answer: StepPlanReply) -> Iterator[RenderableType]:
         f" {format_bytes(answer.device_bytes)}; {price_basis(answer.prices)}"
     )
     yield from precision_lines(answer.precision)
+    yield from speed_lines(answer.speed)
+    if answer.framework:
+        yield f"framework: {answer.framework}"
     if answer.pins:
         yield f"pinned: {answer.pins}"
     if answer.assumed:
@@ -86,6 +90,7 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
     yield ""
     for number, plan in enumerate(answer.plans, 1):
         yield f"{number}: {plan.title}"
+    yield from framework_lines(answer)
     yield from bucket_gain_lines(answer)
     yield from rows_lines(answer)
     yield from by_profile(answer)
@@ -108,6 +113,25 @@ def _render_found(answer: StepPlanReply) -> Iterator[RenderableType]:
         yield "-o FILE writes it in full, as 'simulate', 'shard' and 'train' take it"
     for framework in answer.unsupported:
         yield f"not for {framework.framework}: {framework.reason}"
+
+
+def framework_lines(answer: StepPlanReply) -> Iterator[str]:
+    """Yield the frameworks that run the plans, and why no framework runs the others."""
+    numbers_of: dict[tuple[str, ...], list[int]] = {}
+    for number, plan in enumerate(answer.plans, 1):
+        numbers_of.setdefault(tuple(plan.runs_on), []).append(number)
+    for frameworks, numbers in numbers_of.items():
+        if frameworks:
+            verb = "runs" if len(numbers) == 1 else "run"
+            yield f"{_join_numbers(numbers)} {verb} on {', '.join(frameworks)}"
+    for number in numbers_of.get((), []):
+        yield f"no framework runs plan {number}: {refusal_text(answer.plans[number - 1])}"
+
+
+def refusal_text(plan: PlanOfStep) -> str:
+    """Return why the first framework does not run a plan."""
+    first = plan.refusals[0]
+    return f"{first.framework}: {first.reason}"
 
 
 def plan_table(
@@ -192,7 +216,7 @@ def rows_lines(answer: StepPlanReply) -> Iterator[str]:
                 f" (its recipe: {format_duration(rows.recipe_sums)}), at most"
                 f" {rows.sums_gap:.2g} of that above the optimum"
             )
-    if answer.plans and answer.best.rows and not answer.sent:
+    if answer.advised is not None and answer.best.rows and not answer.sent:
         yield (
             "the recommended plan sends nothing: each device computes alone, because this batch is"
             " too small to gain by being divided; fewer devices would do"
@@ -226,7 +250,16 @@ def _join_numbers(numbers: Sequence[int]) -> str:
 def tie_lines(answer: StepPlanReply) -> Iterator[str]:
     """Yield the plans that tie with the first, and why one of them is recommended."""
     tied = [number for number, plan in enumerate(answer.plans, 1) if plan.tied and number > 1]
-    if not tied or answer.advised is None:
+    if answer.advised is None:
+        yield "take none of them: no framework runs one"
+        return
+    if answer.framework != "ideal" and not answer.plans[0].runs_on:
+        yield (
+            f"no framework runs plan 1; take plan {answer.advised + 1}: the fastest that one runs,"
+            " or simpler and a tie with that"
+        )
+        return
+    if not tied:
         return
     plans = [answer.plans[number - 1] for number in (1, *tied)]
     reasons = ", ".join(_preference_lines(answer, plans))
@@ -258,6 +291,7 @@ def _axes_in_use(plan: PlanOfStep) -> int:
 
 
 _SIMPLICITY: Mapping[str, Callable[[StepPlanReply, PlanOfStep], object]] = {
+    "a framework runs it": lambda answer, plan: answer.framework == "ideal" or bool(plan.runs_on),
     "a tenth of the memory free": lambda answer, plan: (
         plan.memory.bytes > FULL_SHARE * answer.device_bytes
     ),
@@ -281,6 +315,7 @@ def _command(answer: StepPlanReply, best: PlanOfStep) -> str:
             f"collsynth simulate {answer.model} {answer.system} --batch {answer.samples}",
             f" --sizes {sizes}" if sizes else "",
             f" --dtype {answer.computed_in}{precision} --optimizer {answer.optimizer}",
+            f" --framework {answer.speed.framework}" if answer.speed else "",
             " --overlap all",
             "" if best.by_framework else f" --placement '{best.placement}'",
             f" --profile {best.measured.profile}" if best.measured else "",

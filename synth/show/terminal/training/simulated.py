@@ -25,6 +25,7 @@ from synth.show.terminal.style import (
     precision_lines,
     price_basis,
     shape,
+    speed_lines,
     table,
     table_of,
 )
@@ -83,6 +84,7 @@ def _head(answer: SimulateReply) -> Iterator[RenderableType]:
         f" in {machine.precision or machine.dtype}"
     )
     yield from precision_lines(machine.precision)
+    yield from speed_lines(answer.speed)
 
 
 def measured_share(found: MeasuredOfStep) -> str:

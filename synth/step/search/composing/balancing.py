@@ -12,7 +12,7 @@ family of plans has few distinct divisions of layers.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
 from itertools import compress
@@ -37,10 +37,14 @@ Layers = tuple[int, ...]
 
 @dataclass
 class LayerBalancer:
-    """Balances the layers of plans by the seconds of ranks, within the memory of a device."""
+    """Balances the layers of plans by the seconds of ranks, within the memory of a device.
+
+    ``runs``: whether a recipe with other layers is among those that are searched.
+    """
 
     composed: Composition
     memory_bytes: float
+    runs: Callable[[Recipe], bool] = lambda recipe: True
     _known: dict[tuple[int, int, int], dict[Rows, Layers]] = field(default_factory=dict)
 
     def cut(self, family: Family) -> Iterator[Family]:
@@ -66,7 +70,7 @@ class LayerBalancer:
         unchanged: list[int] = []
         for layers, places in by_layers.items():
             balanced = replace(recipe, layers=layers) if layers else recipe
-            if balanced == recipe or not self._fits(balanced):
+            if balanced == recipe or not (self._fits(balanced) and self.runs(balanced)):
                 unchanged += places
             else:
                 yield family.select(places, balanced)

@@ -25,6 +25,14 @@ DESCRIBE = Path(__file__).parents[4] / "docs" / "describe.md"
         ("mi300x", "Instinct MI300X 192 GB"),
         ("NVIDIA H100 80GB HBM3", "H100 SXM5 80 GB"),
         ("NVIDIA A100-SXM4-80GB", "A100 SXM4 80 GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100 PCIe 40 GB"),
+        ("NVIDIA A100 80GB PCIe", "A100 PCIe 80 GB"),
+        ("NVIDIA H100 PCIe", "H100 PCIe 80 GB"),
+        ("NVIDIA H20", "H20 SXM5 96 GB"),
+        ("h800", "H800 SXM5 80 GB"),
+        ("NVIDIA GeForce RTX 4090", "GeForce RTX 4090 24 GB"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000 Blackwell 96 GB"),
+        ("mi250x", "Instinct MI250X die 64 GB"),
         *((name, name) for name in devices()),
     ],
 )
@@ -37,8 +45,8 @@ def test_a_device_has_its_rates_by_any_spelling_that_names_it(name: str, device:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("H20", "no rates are known of the device 'H20'"),
-        ("NVIDIA H100 PCIe", "no rates are known"),
+        ("H30", "no rates are known of the device 'H30'"),
+        ("NVIDIA B200 PCIe", "no rates are known"),
         (
             "A100",
             "'A100' names 2 devices; give one with --device: A100 SXM4 40 GB, A100 SXM4 80 GB",

@@ -147,6 +147,7 @@ def test_flags_of_a_model_may_be_0() -> None:
 
 def test_a_plan_of_rows_is_written_in_full_and_simulated_alike() -> None:
     asked = {"system": "dgx-h100:1", "model": "mlp-tiny", "batch": 64, "k": 2}
+    asked["framework"] = "ideal"
     question = parse_question(VERBS["plan"].question, asked)
     answer = judge("plan").validate_python(VERBS["plan"].answer(question, Watcher()).body)
     assert isinstance(answer, StepPlanReply)

@@ -193,17 +193,34 @@ def test_a_plan_that_does_not_fit_reports_the_excess_and_its_causes() -> None:
     ("more", "said"),
     [
         ({"device": "H100 SXM6"}, "no rates are known of the device 'H100 SXM6'"),
+        ({"framework": "megatro"}, "no framework 'megatro'"),
         ({"system": "dgx-h100:2"}, "the axes multiply to 8 devices, and dgx-h100 has 16"),
         ({"system": None}, "on which machine?"),
         ({"plan": None}, "which plan? a step is sharded by one"),
         ({"plan": "pipe=8; schedule 1f1b, 100000 microbatches"}, "are too many"),
-        ({"system": "l40s-pcie:1"}, "no rates are known of the device"),
     ],
 )
 def test_mistakes_are_reported(more: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as error:
         run(**more)
     assert said in str(error.value)
+
+
+def test_a_framework_s_compute_takes_its_published_factor() -> None:
+    """Nothing else of the answer changes, and a framework that nobody measured says so."""
+    more = {"plan": "data=8; batch over data", "device": "H100"}
+    plain, eager = zoo(**more), reply_of(zoo(**more, framework="torchtitan"))
+    assert reply_of(plain).speed is None
+    assert eager.speed is not None
+    factor = eager.speed.factor
+    assert factor > 1.2
+    busy = reply_of(plain).ranks[0].compute_seconds
+    assert eager.ranks[0].compute_seconds == pytest.approx(factor * busy)
+    assert reply_of(zoo(**more, framework="ideal")) == reply_of(plain)
+    unknown = reply_of(zoo(**more, framework="jax"))
+    assert unknown.speed is not None
+    assert (unknown.speed.factor, unknown.speed.steps) == (1.0, 0)
+    assert unknown.seconds == reply_of(plain).seconds
 
 
 def test_a_deadlocked_order_is_shown_and_continues_with_eager_transfers() -> None:

@@ -15,6 +15,7 @@ from hierarchies import Calibration, Crossing, Domain, Fit, Link, MessageCurve, 
 from machines import SIZES, bare, calibrated, calibration, measured, predict
 from synth.collective.algorithms.algorithms import Algorithm
 from synth.collective.algorithms.protocols import Protocol
+from synth.measure.calibration import solver
 from synth.measure.calibration.candidates import FitCandidate, candidates
 from synth.measure.calibration.fit import fit
 from synth.measure.calibration.measurements import Measurement, Sample
@@ -210,6 +211,25 @@ def test_a_machine_of_other_latencies_is_put_to_scale_as_a_whole() -> None:
 
     for late, usual in zip(hops(8.0), hops(1.0), strict=True):
         assert late / usual == pytest.approx(8.0, rel=0.05)
+
+
+def test_of_several_starts_the_fit_of_the_least_loss_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows that scatter: descents from different latencies end in different minima."""
+    seen = [scaled(measured(calibrated(), "all-reduce", (8, 4)), 1.0, 3.0, 0.5)]
+    rows, starts = rows_of(bare(), seen), solver._Problem.starts
+    losses = []
+    for number in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                solver._Problem,
+                "starts",
+                lambda problem, number=number: starts(problem)[number : number + 1],
+            )
+            losses.append(solve(bare(), rows).loss)
+    assert losses[0] > min(losses)
+    assert solve(bare(), rows).loss == min(losses)
 
 
 def test_sends_around_a_circle_use_all_ports_of_a_device() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,8 @@ from framework_files import (
     groups_of_ranks,
     megatron_parser,
     rank_devices,
+    titan_python,
+    titan_toml,
     words,
 )
 from hierarchies import Axis, InputError, Placement, placements
@@ -106,6 +109,21 @@ def test_experts_are_a_part_of_the_data_parallel_ranks_of_megatron() -> None:
     assert args.moe_grouped_gemm
     assert args.use_distributed_optimizer
     assert "none is dropped" in " ".join(found.notes)
+
+
+def test_torchtitan_compiles_as_predictions_assume() -> None:
+    """Off by default in both versions; a prediction fuses element-wise operations."""
+    model, job = MODELS["llama3-8b"], TrainingSpec(64, 8192)
+    plain = "data=32; batch over data; zero=3"
+    halves = "pipe=4 data=8; batch over data; zero=2; schedule zbv, 8 microbatches"
+    for framework, text in product(("torchtitan", "torchtitan-toml"), (plain, halves)):
+        recipe = parse_recipe(text)
+        found = write_configuration(framework, recipe, model, job, machine(recipe))
+        toml = framework == "torchtitan-toml"
+        script = str(found.files["torchtitan.toml" if toml else "collsynth_torchtitan.py"])
+        read = titan_toml(script) if toml else titan_python(script, "llama3_8b")
+        assert read["compile"] == {"enable": text == plain}
+        assert any("torch.compile stays off" in note for note in found.notes) == (text == halves)
 
 
 def test_the_mapping_of_megatron_is_a_flag_where_that_is_enough() -> None:

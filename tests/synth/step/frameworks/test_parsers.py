@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import megatron_models
 from framework_cases import MODELS, WORLD, machine, read, sampled, sequence
 from framework_files import megatron_recipe, table, titan_recipe, words
 from hierarchies import InputError
@@ -59,19 +61,23 @@ def test_the_table_of_megatron_is_its_parser() -> None:
         assert " ".join(map(str, one.choices or ())) == row["choices"]
 
 
-def test_megatron_takes_the_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+DATA = ["--mock-data", "--tokenizer-type", "NullTokenizer", "--train-iters", "10", "--lr", "1"]
+DATA += ["--no-rope-fusion"]  # Transformer Engine's, which is not asked for here
+DATA += ["--no-gradient-accumulation-fusion"]  # Apex's, likewise
+
+
+@pytest.fixture
+def validated(monkeypatch: pytest.MonkeyPatch) -> Callable[[FrameworkFiles, int], Any]:
     """``validate_args``, then the engine's own TransformerConfig; a device of Hopper is feigned."""
     arguments = module("megatron.training.arguments")
     config = module("megatron.training.argument_utils")
     torch = module("torch")
     monkeypatch.setattr(arguments, "get_device_arch_version", lambda: 9)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
-    data = ["--mock-data", "--tokenizer-type", "NullTokenizer", "--train-iters", "10", "--lr", "1"]
-    data += ["--no-rope-fusion"]  # Transformer Engine's, which is not asked for here
-    data += ["--no-gradient-accumulation-fusion"]  # Apex's, likewise
-    for model, recipe, one in written("megatron", 5):
-        monkeypatch.setattr(sys, "argv", ["x", *words(str(one.files["arguments.sh"])), *data])
-        monkeypatch.setenv("WORLD_SIZE", str(WORLD))
+
+    def read(one: FrameworkFiles, world: int) -> Any:
+        monkeypatch.setattr(sys, "argv", ["x", *words(str(one.files["arguments.sh"])), *DATA])
+        monkeypatch.setenv("WORLD_SIZE", str(world))
         monkeypatch.setenv("RANK", "0")
         monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS", raising=False)
         if "export CUDA_DEVICE_MAX_CONNECTIONS=1" in str(one.files["launch.sh"]):
@@ -79,9 +85,27 @@ def test_megatron_takes_the_flags(monkeypatch: pytest.MonkeyPatch) -> None:
         args = arguments.parse_args()
         arguments.validate_args(args)
         config.core_transformer_config_from_args(args)
-        assert args.data_parallel_size == dict(recipe.axes).get("data", 1)
+        return args
+
+    return read
+
+
+def test_megatron_takes_the_flags(validated: Callable[[FrameworkFiles, int], Any]) -> None:
+    for model, recipe, one in written("megatron", 5):
+        args = validated(one, WORLD)
+        sizes = dict(recipe.axes)
+        assert args.data_parallel_size == sizes.get("data", 1) * sizes.get("expert", 1)
         assert (args.virtual_pipeline_model_parallel_size or 1) == recipe.chunks
         assert megatron_recipe(args, WORLD) == one.recipe, f"{model.name}: {recipe}"
+
+
+def test_megatron_takes_the_flags_of_models_by_their_config(
+    validated: Callable[[FrameworkFiles, int], Any],
+) -> None:
+    for name in megatron_models.ACCEPTED:
+        args = validated(megatron_models.written("megatron", megatron_models.described(name)), 8)
+        published = megatron_models.MODELS[name]["total_params"]
+        assert megatron_models.count_parameters(args) == published
 
 
 def test_megatron_pads_no_vocabulary_that_is_divided() -> None:

@@ -48,7 +48,7 @@ def plans(model: str, pins: str) -> list[PlacedRecipe]:
     """All plans of a small space, with layers balanced where that pays."""
     one = planner(model)
     composer, balanced = one.composer, []
-    for family in one._balanced(one.job.families(Pins.parse(pins)), Watcher()):
+    for family in one._balanced(Pins.parse(pins), one.job.families(Pins.parse(pins)), Watcher()):
         try:
             composer.staged(family.recipe)
         except InputError:

@@ -1,0 +1,1 @@
+"""How far famous training runs are from their predictions, with nothing fitted."""
