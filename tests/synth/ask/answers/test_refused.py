@@ -82,8 +82,8 @@ def named_freely(path: Path) -> bool:
 def may_go(key: str, path: Path) -> bool:
     if key == "collective" and "measured" in path:
         return False
-    if key in ("calls", "worth_measuring", "trial", "later_default", "unmeasured"):
-        return True  # what is one call, or told from the default, is without
+    if key in ("calls", "worth_measuring", "trial", "later_default", "unmeasured", "speed"):
+        return True  # what is one call, told from the default, or of no framework, is without
     if key == "measured" and not {"draft", "calibration"} & {*path}:
         return True  # without a profile nothing was
     if key == "notes" and not path:
