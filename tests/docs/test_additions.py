@@ -101,7 +101,16 @@ FRAMEWORK = '''
 
 from __future__ import annotations
 
-from synth.step.frameworks.inputs import ConfigurationInputs, FrameworkFiles
+from synth.step.frameworks.inputs import (
+    ConfigurationInputs,
+    FrameworkFiles,
+    RecipeDifferences,
+    RecipeInputs,
+)
+
+
+def decide_example(inputs: RecipeInputs) -> RecipeDifferences:
+    return RecipeDifferences(inputs.recipe)
 
 
 def example(inputs: ConfigurationInputs) -> FrameworkFiles:
@@ -109,7 +118,7 @@ def example(inputs: ConfigurationInputs) -> FrameworkFiles:
     return FrameworkFiles({"example.conf": text}, inputs.recipe, ())
 '''
 FRAMEWORK_ROW = """
-    "example": FrameworkWriter("Example 1.0", example),
+    "example": FrameworkWriter("Example 1.0", example, decide_example),
 """
 
 
@@ -190,8 +199,8 @@ def test_a_framework_is_a_module_and_a_row(copy: Copy, tmp_path: Path) -> None:
     pytest.importorskip("jax", reason="needs jax, of the extra 'jax'")
     copy.write("synth/step/frameworks/example.py", FRAMEWORK)
     files = "synth/step/frameworks/files.py"
-    line = "from synth.step.frameworks.deepspeed import deepspeed"
-    copy.insert(files, line, "from synth.step.frameworks.example import example")
+    line = "from synth.step.frameworks.deepspeed import decide_deepspeed, deepspeed"
+    copy.insert(files, line, "from synth.step.frameworks.example import decide_example, example")
     copy.insert(files, "FRAMEWORKS: Mapping[str, FrameworkWriter] = {", FRAMEWORK_ROW)
     words = ("plan", "dgx-h100:1", "--model", "gpt2-tiny", "--batch", "64", "-o", str(tmp_path))
     assert "example" in copy.ask(*words)

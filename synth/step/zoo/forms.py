@@ -7,7 +7,7 @@ This module does not import JAX.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 Norm = Literal["rms", "rms-plus-one", "layer", "layer-plus-one"]
@@ -133,10 +133,3 @@ FEATURES = {
     "router": "another router than Mixtral's",
 }
 """What a form other than Llama 3's has, by field. ``norm_epsilon`` is the same computation."""
-
-
-def list_form_features(form: Form) -> list[str]:
-    """Returns what a form computes that Llama 3 and Mixtral do not, in words, each once."""
-    names = (field.name for field in fields(form) if field.name in FEATURES)
-    differs = (name for name in names if getattr(form, name) != getattr(LLAMA, name))
-    return [*dict.fromkeys(FEATURES[name] for name in differs)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from hierarchies import InputError
-from synth.step.zoo.forms import LLAMA, Form, list_form_features
+from synth.step.zoo.forms import LLAMA, Form
 
 
 @dataclass(frozen=True)
@@ -129,26 +129,6 @@ class ViT:
     image: int = 224
     patch: int = 16
     classes: int = 1000
-
-
-SIZE_FEATURES = {
-    "head_width": "another width of heads",
-    "dense_layers": "layers without experts",
-    "shared_hidden": "shared experts",
-    "window": "windows of attention",
-}
-"""What a decoder with these sizes has that Llama 3 and Mixtral have not."""
-
-
-def list_features(sizes: Decoder) -> list[str]:
-    """Returns what a decoder computes that Llama 3 and Mixtral do not, in words, each once."""
-    usual = {"head_width": sizes.width // sizes.heads}
-    sizes_of_own = (
-        what
-        for name, what in SIZE_FEATURES.items()
-        if getattr(sizes, name) not in (None, 0, usual.get(name))
-    )
-    return [*sizes_of_own, *list_form_features(sizes.form)]
 
 
 Sizes = Mlp | Gpt2 | Decoder | Bert | ResNet | Lstm | ViT
