@@ -1,18 +1,19 @@
 """Published training runs against their predictions.
 
 ``python -m results.famous`` writes famous.json and the page. Each run of runs.toml is put on the
-clock as ``collsynth simulate`` puts it, alone and with ``--framework``; nothing is fitted to any.
+clock as ``collsynth simulate`` puts it, alone and with ``--framework``.
 """
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Any
 
 import synth
 from results import pages, record
+from results.steps.protocol import sum_errors
+from synth.ask.questions import notations
 from synth.ask.questions.named_texts import NamedText
 
 HERE = Path(__file__).parent
@@ -43,12 +44,7 @@ def megatron_flops(sizes: dict[str, int], batch: int, recomputed: bool) -> float
 
 def predict(run: dict[str, Any], framework: str) -> dict[str, Any]:
     """Returns the predicted and the published seconds of a step of a run."""
-    sizes = {
-        name: int(size)
-        for name, _, size in (
-            part.partition("=") for part in run.get("sizes", "").split(",") if part
-        )
-    }
+    sizes = notations.AXES.read(run["sizes"]) if "sizes" in run else {}
     machine: str | NamedText = run["system"]
     if (HERE / run["system"]).exists():
         text = (HERE / run["system"]).read_text(encoding="utf-8")
@@ -93,20 +89,8 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Returns the number of runs, and their errors without and with factors of frameworks."""
     return {
         "runs": len(rows),
-        "alone": _summarise([row["alone"] for row in rows]),
-        "by_framework": _summarise([row["by_framework"] for row in rows]),
-    }
-
-
-def _summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the median and 90th percentile of errors, their bias, and how many are inside."""
-    errors = [row["error"] for row in rows]
-    sizes = [abs(error) for error in errors]
-    return {
-        "median": median(sizes),
-        "p90": quantiles(sizes, n=10, method="inclusive")[-1] if len(rows) > 1 else sizes[0],
-        "bias": median(errors),
-        "inside": sum(row["inside"] for row in rows),
+        "alone": sum_errors([row["alone"] for row in rows]),
+        "by_framework": sum_errors([row["by_framework"] for row in rows]),
     }
 
 

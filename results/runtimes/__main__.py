@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 import synth
 from hierarchies import InputError
 from results import pages, record
 from results.order.offers import Asked, built, recipe_of
-from results.steps.protocol import fitted_to
+from results.steps.protocol import sum_errors
 from results.steps.rows import Family, Row, families
 from results.steps.shapes import even_stages, stages
 
@@ -71,25 +71,14 @@ def predict(family: Family, row: Row) -> dict[str, Any]:
         "error": found.seconds / row.seconds - 1,
         "inside": low <= row.seconds <= high,
         "factor": max(0.0, row.seconds - exposed) / (found.seconds - exposed),
-        "fitted_to": fitted_to(row),
     }
 
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns errors before, the factor of a third, and errors of the others with it."""
-    errors = [abs(row["error"]) for row in rows]
-    found = {
-        "rows": len(rows),
-        "median": median(errors),
-        "p90": quantiles(errors, n=10, method="inclusive")[-1] if len(rows) > 1 else errors[0],
-        "bias": median(row["error"] for row in rows),
-        "inside": sum(row["inside"] for row in rows),
-    }
+    """Returns the errors of steps, and the factor of their compute with its range."""
     factors = sorted(row["factor"] for row in rows)
-    return found | {
-        "factor": median(factors),
-        "factors": [factors[len(factors) // 10], factors[-1 - len(factors) // 10]],
-    }
+    ends = [factors[len(factors) // 10], factors[-1 - len(factors) // 10]]
+    return sum_errors(rows) | {"factor": median(factors), "factors": ends}
 
 
 def measure() -> dict[str, Any]:

@@ -78,6 +78,13 @@ def summed_up(off: Floats) -> dict[str, Any]:
     return {"rows": len(off), "median": short(float(median)), "p90": short(float(p90))}
 
 
+def sum_errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns how far predictions are off, their median ``error``, and how many are ``inside``."""
+    errors = np.array([row["error"] for row in rows])
+    ends = {"bias": short(float(np.median(errors))), "inside": sum(row["inside"] for row in rows)}
+    return summed_up(np.abs(errors)) | ends
+
+
 def judged(rows: Sequence[Row], estimates: Floats) -> dict[str, Any]:
     """By the share of the peak that was reached; a class without rows is left out."""
     seconds = np.array([row.seconds for row in rows])
