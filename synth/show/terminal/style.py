@@ -61,8 +61,8 @@ def speed_lines(speed: SpeedOfCompute | None) -> Iterator[str]:
         )
     elif speed:
         yield (
-            f"how fast {speed.framework} computes on this device was not measured: as fast as the"
-            " device's best kernels"
+            f"no published steps of {speed.framework} on this device are known: compute takes as"
+            " long as with the device's best kernels"
         )
 
 

@@ -164,28 +164,21 @@ class SpeedOfCompute(AnswerPart):
     """How fast a framework computes on a device, beside the device's best kernels."""
 
     framework: str = Field(min_length=1, description="The framework.")
-    factor: Number = Field(description="Seconds of compute over those of the best kernels.")
-    low: Number = Field(description="Four fifths of them took this at least.")
-    high: Number = Field(description="Four fifths of them took this at most.")
-    steps: Whole = Field(description="Published steps that this is from; 0 if none was.")
-    source: str = Field(description="Who published them; empty if nobody did.")
+    factor: Number = Field(description="Ratio of its seconds of compute to the best kernels'.")
+    low: Number = Field(description="Lower end of the range of four fifths of the steps.")
+    high: Number = Field(description="Upper end of that range.")
+    steps: Whole = Field(description="Number of published steps behind the factor; 0: it is 1.")
+    source: str = Field(description="Source of the steps; empty without any.")
 
     @classmethod
     def of(cls, device: Device, framework: str) -> Self | None:
-        """That of a framework; None if none was asked for, or the ideal one."""
+        """Return that of a framework; None if the question names none, or the ideal one."""
         if framework in ("", IDEAL):
             return None
         found = find_factor(device, framework)
         if found is None:
             return cls(framework=framework, factor=1.0, low=1.0, high=1.0, steps=0, source="")
-        return cls(
-            framework=framework,
-            factor=found.seconds,
-            low=found.low,
-            high=found.high,
-            steps=found.steps,
-            source=found.source,
-        )
+        return cls.like(found, framework=framework)
 
 
 class GainOfStep(AnswerPart):
