@@ -7,7 +7,7 @@ by published steps (``results/runtimes``) and stands in ``runtimes.toml`` with i
 >>> from hierarchies.devices import device_named
 >>> from synth.compute.runtimes import find_factor, set_framework
 >>> h100 = device_named("H100 SXM5 80 GB")
->>> find_factor(h100, "torchtitan").seconds > 1.0, find_factor(h100, "jax")
+>>> find_factor(h100, "torchtitan").factor > 1.0, find_factor(h100, "jax")
 (True, None)
 >>> set_framework(h100, "jax").compute_factor
 1.0
@@ -29,15 +29,16 @@ IDEAL = "ideal"
 
 @dataclass(frozen=True)
 class ComputeFactor:
-    """Seconds of compute over those of the device's rates, with the range of four fifths of steps.
+    """The ratio of the seconds of compute to those of the device's rates, by framework and device.
 
     ``frameworks`` and ``models``: those it holds for; a model is a word of a device's name.
-    ``steps``: the number of published steps that it is the median of.
+    ``factor`` is the median of so many published ``steps``, and four fifths of them lie between
+    ``low`` and ``high``.
     """
 
     frameworks: tuple[str, ...]
     models: tuple[str, ...]
-    seconds: float
+    factor: float
     low: float
     high: float
     steps: int
@@ -49,21 +50,13 @@ def factors() -> Sequence[ComputeFactor]:
     """Returns all factors that were measured."""
     text = resources.files("synth.compute").joinpath("runtimes.toml").read_text(encoding="utf-8")
     return tuple(
-        ComputeFactor(
-            tuple(one["frameworks"]),
-            tuple(one["models"]),
-            one["seconds"],
-            one["range"][0],
-            one["range"][1],
-            one["steps"],
-            one["source"],
-        )
+        ComputeFactor(tuple(one.pop("frameworks")), tuple(one.pop("models")), **one)
         for one in tomllib.loads(text)["factor"]
     )
 
 
 def find_factor(device: Device, framework: str) -> ComputeFactor | None:
-    """Returns the factor of a framework on a device, None if it was not measured."""
+    """Returns the factor of a framework on a device; None if it was not measured."""
     words = model_words(device.name)
     for factor in factors():
         if framework in factor.frameworks and not words.isdisjoint(factor.models):
@@ -72,6 +65,6 @@ def find_factor(device: Device, framework: str) -> ComputeFactor | None:
 
 
 def set_framework(device: Device, framework: str) -> Device:
-    """Returns a device whose compute takes as long as with a framework; as it is if unknown."""
+    """Returns a device with the compute factor of a framework; the same device without a factor."""
     factor = find_factor(device, framework)
-    return device if factor is None else replace(device, compute_factor=factor.seconds)
+    return device if factor is None else replace(device, compute_factor=factor.factor)

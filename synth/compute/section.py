@@ -112,10 +112,15 @@ def _estimate_whole(section: Section, device: Device, estimates: Sequence[Estima
     """Returns the seconds of a section from the estimates of its operations."""
     if not section.rest:
         return section.measured
-    estimate = sum_estimates_of_section(estimates).times(device.compute_factor)
+    estimate = _sum_on(device, estimates)
     if section.measured == NOTHING:
         return estimate
     return sum_estimates_of_section((section.measured, estimate.times(section.rest)))
+
+
+def _sum_on(device: Device, estimates: Iterable[Estimate]) -> Estimate:
+    """Returns the sum of estimates, as long as the device's framework makes it."""
+    return sum_estimates_of_section(estimates).times(device.compute_factor)
 
 
 def section_parts(
@@ -131,11 +136,7 @@ def section_parts(
     products = [*_products(section, device, scores, vocabulary)]
     others = [*_fused_kernel(section, device, scores)]
     whole = _estimate_whole(section, device, [*products, *others])
-    factor = device.compute_factor
-    parts = (
-        sum_estimates_of_section(products).times(factor),
-        sum_estimates_of_section(others).times(factor),
-    )
+    parts = _sum_on(device, products), _sum_on(device, others)
     if section.measured == NOTHING:
         return whole, *parts
     estimate = sum(part.seconds for part in parts)

@@ -34,7 +34,7 @@ Settings = dict[str, Value]
 
 _EPSILON = 1e-5
 """Megatron's default."""
-_ANY_VALUE = ("norm_epsilon", "tied", "rotary_share", "sinks", "latent", "full_every", "gated")
+_ANY_VALUE = ("tied", "rotary_share", "sinks", "latent", "full_every", "gated")
 """Fields of a form of which Megatron has every value, by themselves or with those below."""
 _VALUES: dict[str, tuple[object, ...]] = {
     "norm": ("rms", "rms-plus-one", "layer", "layer-plus-one"),
@@ -46,13 +46,16 @@ _GATED = {"silu": True, "clipped-swiglu": True, "gelu": False, "gelu-tanh": Fals
 _BIASES = ("attention_bias", "output_bias", "mlp_bias")
 
 
-def list_unsupported(decoder: Decoder) -> list[str]:
-    """Returns what a decoder computes that Megatron has no flag for, in words, each once."""
+def refuse_unsupported(name: str, decoder: Decoder) -> None:
+    """Raises InputError for a decoder that Megatron has no flags for; ``name``: the model's."""
+    unusual = dict.fromkeys(FEATURES[field] for field in _unsupported_fields(decoder))
+    if unusual:
+        hint = "Megatron has no flag for it: --runtime jax or torch writes the whole step"
+        raise InputError(f"{name} has {', '.join(unusual)}", hint=hint)
+
+
+def _unsupported_fields(decoder: Decoder) -> Iterator[str]:
     form = decoder.form
-    return [*dict.fromkeys(FEATURES[name] for name in _unsupported_fields(form, decoder))]
-
-
-def _unsupported_fields(form: Form, decoder: Decoder) -> Iterator[str]:
     for name in FEATURES:
         value = getattr(form, name)
         if name in _ANY_VALUE or name in (*_BIASES, "router"):
@@ -191,10 +194,3 @@ def _router(router: Router) -> Settings:
     if router.groups > 1:
         settings |= {"groups": router.groups, "chosen_groups": router.chosen_groups}
     return settings
-
-
-def refuse_unsupported(name: str, decoder: Decoder) -> None:
-    """Raises InputError for a decoder that Megatron has no flags for; ``name``: the model's."""
-    if unusual := list_unsupported(decoder):
-        hint = "Megatron has no flag for it: --runtime jax or torch writes the whole step"
-        raise InputError(f"{name} has {', '.join(unusual)}", hint=hint)
